@@ -1,0 +1,101 @@
+// Command protogen turns the .proto files of package messages into Go, without
+// protoc: the compiler and the generator both run in this process.
+//
+//	go run -C messages/protogen .
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/bufbuild/protocompile"
+	"github.com/bufbuild/protocompile/protoutil"
+	"google.golang.org/protobuf/cmd/protoc-gen-go/internal_gengo"
+	"google.golang.org/protobuf/compiler/protogen"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/pluginpb"
+)
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("protogen: ")
+	if err := run(".."); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run compiles every .proto in dir and writes a .pb.go beside each.
+func run(dir string) error {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.proto"))
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(paths))
+	for i, p := range paths {
+		names[i] = filepath.Base(p)
+	}
+	compiler := protocompile.Compiler{
+		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{dir}},
+		SourceInfoMode: protocompile.SourceInfoStandard,
+	}
+	files, err := compiler.Compile(context.Background(), names...)
+	if err != nil {
+		return err
+	}
+	// The compiler answers in the order of names; a file must follow what it imports.
+	var (
+		descriptors []*descriptorpb.FileDescriptorProto
+		seen        = map[string]bool{}
+	)
+	var add func(name string) error
+	add = func(name string) error {
+		if seen[name] {
+			return nil
+		}
+		seen[name] = true
+		file := files.FindFileByPath(name)
+		if file == nil {
+			return fmt.Errorf("%s: imported but not in %s", name, dir)
+		}
+		imports := file.Imports()
+		for i := range imports.Len() {
+			if err := add(imports.Get(i).Path()); err != nil {
+				return err
+			}
+		}
+		descriptors = append(descriptors, protoutil.ProtoFromFileDescriptor(file))
+		return nil
+	}
+	for _, name := range names {
+		if err := add(name); err != nil {
+			return err
+		}
+	}
+	plugin, err := protogen.Options{}.New(&pluginpb.CodeGeneratorRequest{
+		FileToGenerate: names,
+		Parameter:      proto.String("paths=source_relative"),
+		ProtoFile:      descriptors,
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range plugin.Files {
+		if f.Generate {
+			internal_gengo.GenerateFile(plugin, f)
+		}
+	}
+	response := plugin.Response()
+	if response.Error != nil {
+		return fmt.Errorf("%s", response.GetError())
+	}
+	for _, f := range response.File {
+		if err := os.WriteFile(filepath.Join(dir, f.GetName()), []byte(f.GetContent()), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
