@@ -26,8 +26,7 @@ const (
 	TxnOperationsMax   = 128 // in one branch
 	TxnGetLimitMax     = 1_000
 	TxnOverheadBytes   = 64 << 10 // a transaction may be this much larger than a value
-	PutManyBytesMax    = 4 << 20
-	IdempotencyKeyMax  = 256 // bytes
+	IdempotencyKeyMax  = 256      // bytes
 	LabelBytesMax      = 256
 	NameBytesMax       = 256 // names of indexes and cursors
 	FieldPathDepthMax  = 64
