@@ -571,6 +571,159 @@ func (x *DueLeasesReply) GetIndexSteps() []*StepIndex {
 	return nil
 }
 
+// replica -> apply: who owns the lease clock? Answered by ClockOwner, now and
+// whenever a batch or a snapshot changes it.
+type AskClockOwner struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskClockOwner) Reset() {
+	*x = AskClockOwner{}
+	mi := &file_node_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskClockOwner) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskClockOwner) ProtoMessage() {}
+
+func (x *AskClockOwner) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskClockOwner.ProtoReflect.Descriptor instead.
+func (*AskClockOwner) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{9}
+}
+
+// apply -> replica: the owner of the lease clock, as of applied_index.
+type ClockOwner struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AppliedIndex  uint64                 `protobuf:"varint,1,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	ReplicaId     uint64                 `protobuf:"varint,3,opt,name=replica_id,json=replicaId,proto3" json:"replica_id,omitempty"`
+	Nonce         uint64                 `protobuf:"varint,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClockOwner) Reset() {
+	*x = ClockOwner{}
+	mi := &file_node_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClockOwner) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClockOwner) ProtoMessage() {}
+
+func (x *ClockOwner) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClockOwner.ProtoReflect.Descriptor instead.
+func (*ClockOwner) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ClockOwner) GetAppliedIndex() uint64 {
+	if x != nil {
+		return x.AppliedIndex
+	}
+	return 0
+}
+
+func (x *ClockOwner) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ClockOwner) GetReplicaId() uint64 {
+	if x != nil {
+		return x.ReplicaId
+	}
+	return 0
+}
+
+func (x *ClockOwner) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+// apply -> expiry: the earliest deadline is now earlier than the last DueLeasesReply
+// said.
+type EarliestDeadline struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	DeadlineMs    int64                  `protobuf:"varint,1,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EarliestDeadline) Reset() {
+	*x = EarliestDeadline{}
+	mi := &file_node_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EarliestDeadline) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EarliestDeadline) ProtoMessage() {}
+
+func (x *EarliestDeadline) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EarliestDeadline.ProtoReflect.Descriptor instead.
+func (*EarliestDeadline) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *EarliestDeadline) GetDeadlineMs() int64 {
+	if x != nil {
+		return x.DeadlineMs
+	}
+	return 0
+}
+
 var File_node_proto protoreflect.FileDescriptor
 
 const file_node_proto_rawDesc = "" +
@@ -623,7 +776,18 @@ const file_node_proto_rawDesc = "" +
 	"\vlive_leases\x18\x04 \x01(\x04R\n" +
 	"liveLeases\x126\n" +
 	"\vindex_steps\x18\x05 \x03(\v2\x15.concord.v1.StepIndexR\n" +
-	"indexStepsB(Z&github.com/concord-kv/concord/messagesb\x06proto3"
+	"indexSteps\"\x0f\n" +
+	"\rAskClockOwner\"|\n" +
+	"\n" +
+	"ClockOwner\x12#\n" +
+	"\rapplied_index\x18\x01 \x01(\x04R\fappliedIndex\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x1d\n" +
+	"\n" +
+	"replica_id\x18\x03 \x01(\x04R\treplicaId\x12\x14\n" +
+	"\x05nonce\x18\x04 \x01(\x04R\x05nonce\"3\n" +
+	"\x10EarliestDeadline\x12\x1f\n" +
+	"\vdeadline_ms\x18\x01 \x01(\x03R\n" +
+	"deadlineMsB(Z&github.com/concord-kv/concord/messagesb\x06proto3"
 
 var (
 	file_node_proto_rawDescOnce sync.Once
@@ -637,7 +801,7 @@ func file_node_proto_rawDescGZIP() []byte {
 	return file_node_proto_rawDescData
 }
 
-var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_node_proto_goTypes = []any{
 	(*Propose)(nil),           // 0: concord.v1.Propose
 	(*Proposed)(nil),          // 1: concord.v1.Proposed
@@ -648,18 +812,21 @@ var file_node_proto_goTypes = []any{
 	(*ClockOwned)(nil),        // 6: concord.v1.ClockOwned
 	(*DueLeases)(nil),         // 7: concord.v1.DueLeases
 	(*DueLeasesReply)(nil),    // 8: concord.v1.DueLeasesReply
-	(*Command)(nil),           // 9: concord.v1.Command
-	(*Result)(nil),            // 10: concord.v1.Result
-	(*ErrorDetail)(nil),       // 11: concord.v1.ErrorDetail
-	(*ExpireLeases_Pair)(nil), // 12: concord.v1.ExpireLeases.Pair
-	(*StepIndex)(nil),         // 13: concord.v1.StepIndex
+	(*AskClockOwner)(nil),     // 9: concord.v1.AskClockOwner
+	(*ClockOwner)(nil),        // 10: concord.v1.ClockOwner
+	(*EarliestDeadline)(nil),  // 11: concord.v1.EarliestDeadline
+	(*Command)(nil),           // 12: concord.v1.Command
+	(*Result)(nil),            // 13: concord.v1.Result
+	(*ErrorDetail)(nil),       // 14: concord.v1.ErrorDetail
+	(*ExpireLeases_Pair)(nil), // 15: concord.v1.ExpireLeases.Pair
+	(*StepIndex)(nil),         // 16: concord.v1.StepIndex
 }
 var file_node_proto_depIdxs = []int32{
-	9,  // 0: concord.v1.Propose.commands:type_name -> concord.v1.Command
-	10, // 1: concord.v1.Proposed.results:type_name -> concord.v1.Result
-	11, // 2: concord.v1.BarrierReached.error:type_name -> concord.v1.ErrorDetail
-	12, // 3: concord.v1.DueLeasesReply.pairs:type_name -> concord.v1.ExpireLeases.Pair
-	13, // 4: concord.v1.DueLeasesReply.index_steps:type_name -> concord.v1.StepIndex
+	12, // 0: concord.v1.Propose.commands:type_name -> concord.v1.Command
+	13, // 1: concord.v1.Proposed.results:type_name -> concord.v1.Result
+	14, // 2: concord.v1.BarrierReached.error:type_name -> concord.v1.ErrorDetail
+	15, // 3: concord.v1.DueLeasesReply.pairs:type_name -> concord.v1.ExpireLeases.Pair
+	16, // 4: concord.v1.DueLeasesReply.index_steps:type_name -> concord.v1.StepIndex
 	5,  // [5:5] is the sub-list for method output_type
 	5,  // [5:5] is the sub-list for method input_type
 	5,  // [5:5] is the sub-list for extension type_name
@@ -680,7 +847,7 @@ func file_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_proto_rawDesc), len(file_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
