@@ -1038,8 +1038,16 @@ type IndexInfo struct {
 	// True until the back-fill is done; lookups answer index_building until then.
 	Building bool `protobuf:"varint,2,opt,name=building,proto3" json:"building,omitempty"`
 	// Keys at or below it are indexed while building.
-	Cursor        []byte `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	Entries       uint64 `protobuf:"varint,4,opt,name=entries,proto3" json:"entries,omitempty"`
+	Cursor  []byte `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Entries uint64 `protobuf:"varint,4,opt,name=entries,proto3" json:"entries,omitempty"`
+	// Entries that one key may have: what the configuration said when the index
+	// was created. It never changes afterwards, so that the entries follow from
+	// the records alone.
+	EntriesPerKeyMax uint64 `protobuf:"varint,5,opt,name=entries_per_key_max,json=entriesPerKeyMax,proto3" json:"entries_per_key_max,omitempty"`
+	// Keys with more values than that: only their first ones are indexed.
+	TruncatedKeys uint64 `protobuf:"varint,6,opt,name=truncated_keys,json=truncatedKeys,proto3" json:"truncated_keys,omitempty"`
+	// Version of the extraction rules; 1 is the only one.
+	Engine        uint32 `protobuf:"varint,7,opt,name=engine,proto3" json:"engine,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1098,6 +1106,27 @@ func (x *IndexInfo) GetCursor() []byte {
 func (x *IndexInfo) GetEntries() uint64 {
 	if x != nil {
 		return x.Entries
+	}
+	return 0
+}
+
+func (x *IndexInfo) GetEntriesPerKeyMax() uint64 {
+	if x != nil {
+		return x.EntriesPerKeyMax
+	}
+	return 0
+}
+
+func (x *IndexInfo) GetTruncatedKeys() uint64 {
+	if x != nil {
+		return x.TruncatedKeys
+	}
+	return 0
+}
+
+func (x *IndexInfo) GetEngine() uint32 {
+	if x != nil {
+		return x.Engine
 	}
 	return 0
 }
@@ -1521,14 +1550,17 @@ const file_record_proto_rawDesc = "" +
 	"\x0fIndexDefinition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\fR\x06prefix\x123\n" +
-	"\textractor\x18\x03 \x01(\v2\x15.concord.v1.ExtractorR\textractor\"\x96\x01\n" +
+	"\textractor\x18\x03 \x01(\v2\x15.concord.v1.ExtractorR\textractor\"\x84\x02\n" +
 	"\tIndexInfo\x12;\n" +
 	"\n" +
 	"definition\x18\x01 \x01(\v2\x1b.concord.v1.IndexDefinitionR\n" +
 	"definition\x12\x1a\n" +
 	"\bbuilding\x18\x02 \x01(\bR\bbuilding\x12\x16\n" +
 	"\x06cursor\x18\x03 \x01(\fR\x06cursor\x12\x18\n" +
-	"\aentries\x18\x04 \x01(\x04R\aentries\"\xd2\x02\n" +
+	"\aentries\x18\x04 \x01(\x04R\aentries\x12-\n" +
+	"\x13entries_per_key_max\x18\x05 \x01(\x04R\x10entriesPerKeyMax\x12%\n" +
+	"\x0etruncated_keys\x18\x06 \x01(\x04R\rtruncatedKeys\x12\x16\n" +
+	"\x06engine\x18\a \x01(\rR\x06engine\"\xd2\x02\n" +
 	"\tLeaseInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x15\n" +
 	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\x12(\n" +
