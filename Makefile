@@ -1,0 +1,54 @@
+# Concord. `make help` lists the targets.
+SHELL := /bin/bash
+GO ?= go
+BIN := bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -X main.version=$(VERSION)
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.PHONY: help build run test race proto proto-check lint vet bench fuzz ci clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+
+build: ## build bin/concord
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+
+run: build ## build and start one node (data in ./data, clients on 127.0.0.1:7411)
+	$(BIN)/concord serve
+
+test: ## every test
+	$(GO) test ./...
+
+race: ## every test under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+proto: ## generate Go from the .proto files
+	$(GO) run -C messages/protogen .
+
+proto-check: proto ## fail when generated code is not what is committed
+	git diff --exit-code -- messages
+
+vet:
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted: $$unformatted"; exit 1; fi
+	$(GO) vet ./...
+
+lint: vet ## gofmt, vet, golangci-lint
+	$(GO) run $(GOLANGCI) run ./...
+
+bench: ## short benchmarks: raw proposals beside puts of a remote client
+	$(GO) run ./cmd/concord bench --short
+
+# Each target is a package and a fuzz function; FUZZTIME is for each of them.
+FUZZTIME ?= 30s
+fuzz: ## run every fuzz target for FUZZTIME and the long model tests
+	@set -e; for f in $$(git grep -lE '^func Fuzz' -- '*_test.go'); do \
+		for t in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' $$f); do \
+			echo "fuzz $$t in $$(dirname $$f)"; \
+			$(GO) test ./$$(dirname $$f) -run '^$$' -fuzz "^$$t$$" -fuzztime $(FUZZTIME); \
+		done; done
+
+ci: vet proto-check build test ## what continuous integration runs
+
+clean: ## remove what was built
+	rm -rf $(BIN) build
