@@ -1,0 +1,156 @@
+package transport
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// limitListener bounds the connections of a listener and closes those that carry
+// no stream. gRPC's own limits start once a connection has proven to be HTTP/2;
+// these hold from the first byte.
+type limitListener struct {
+	net.Listener
+	connectionsMax, perHostMax int
+	idle                       time.Duration
+	counters                   *serverCounters
+
+	mu     sync.Mutex
+	open   int
+	byHost map[string]int
+}
+
+func newLimitListener(l net.Listener, o ServerOptions, c *serverCounters) *limitListener {
+	return &limitListener{
+		Listener:       l,
+		connectionsMax: o.ConnectionsMax,
+		perHostMax:     o.ConnectionsPerHostMax,
+		idle:           o.HandshakeTimeout,
+		counters:       c,
+		byHost:         make(map[string]int),
+	}
+}
+
+// Accept returns the next connection within the limits. One beyond them is closed
+// rather than left in the backlog: its client then tries another node.
+func (l *limitListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if t := l.admit(c); t != nil {
+			return t, nil
+		}
+		l.counters.connectionsRefused.Add(1)
+		c.Close()
+	}
+}
+
+func (l *limitListener) admit(c net.Conn) *conn {
+	host := hostOf(c.RemoteAddr())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open >= l.connectionsMax || l.byHost[host] >= l.perHostMax {
+		return nil
+	}
+	l.open++
+	l.byHost[host]++
+	l.counters.connections.Add(1)
+	t := &conn{Conn: c, listener: l, host: host}
+	t.mu.Lock()
+	t.timer = time.AfterFunc(l.idle, t.cut)
+	t.mu.Unlock()
+	return t
+}
+
+func (l *limitListener) forget(t *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open--
+	l.counters.connections.Add(-1)
+	if l.byHost[t.host]--; l.byHost[t.host] <= 0 {
+		delete(l.byHost, t.host)
+	}
+}
+
+// conn counts the streams on a connection. Without one for longer than the
+// listener allows, it is closed: this takes silent sockets, sockets that sent
+// garbage, and clients that do not read the end of their stream.
+type conn struct {
+	net.Conn
+	listener *limitListener
+	host     string
+	closed   atomic.Bool
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	streams int
+}
+
+// connAddr is how a stream finds its connection again: gRPC hands the remote
+// address through TLS and HTTP/2 unchanged.
+type connAddr struct {
+	net.Addr
+	conn *conn
+}
+
+func (c *conn) RemoteAddr() net.Addr { return connAddr{c.Conn.RemoteAddr(), c} }
+
+func (c *conn) streamOpened() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams++
+	c.timer.Stop()
+}
+
+func (c *conn) streamClosed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.streams--; c.streams == 0 && !c.closed.Load() {
+		c.timer.Reset(c.listener.idle)
+	}
+}
+
+// cut closes a connection that carries no stream.
+func (c *conn) cut() {
+	c.mu.Lock()
+	idle := c.streams == 0
+	c.mu.Unlock()
+	if idle {
+		c.listener.counters.connectionsIdle.Add(1)
+		c.Close()
+	}
+}
+
+func (c *conn) Close() error {
+	if !c.closed.Swap(true) {
+		c.timer.Stop()
+		c.listener.forget(c)
+	}
+	return c.Conn.Close()
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.listener.counters.bytesReceived.Add(uint64(n))
+	return n, err
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.listener.counters.bytesSent.Add(uint64(n))
+	return n, err
+}
+
+func hostOf(a net.Addr) string {
+	if a == nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	return host
+}
