@@ -1,0 +1,107 @@
+package consensus
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/lni/vfs"
+
+	"github.com/concord-kv/concord/messages"
+)
+
+// straySettings are files that dragonboat reads from the working directory while
+// the process starts, without a word: they change settings that must never change.
+var straySettings = []string{"dragonboat-soft-settings.json", "dragonboat-hard-settings.json"}
+
+// strayAtStart was found when the process started, which is when it had effect.
+var strayAtStart = findStraySettings()
+
+func findStraySettings() string {
+	for _, name := range straySettings {
+		if _, err := os.Stat(name); err == nil {
+			return name
+		}
+	}
+	return ""
+}
+
+func refuseStraySettings() error {
+	found := strayAtStart
+	if found == "" {
+		found = findStraySettings()
+	}
+	if found == "" {
+		return nil
+	}
+	return messages.NewError(messages.Code_CODE_UNAVAILABLE,
+		"the working directory holds %s, which silently changes how the log is written: remove it or start elsewhere", found)
+}
+
+// openDirs are in use by this process. Dragonboat's lock file keeps other
+// processes out, not a second open in this one.
+var openDirs = struct {
+	sync.Mutex
+	held map[dirKey]bool
+}{held: map[dirKey]bool{}}
+
+type dirKey struct {
+	fs   vfs.FS
+	path string
+}
+
+func lockDir(fs vfs.FS, dir string) (unlock func(), err error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		e := messages.InvalidField("dir", "no absolute path for %q", dir)
+		e.Err = err
+		return nil, e
+	}
+	key := dirKey{fs, path}
+	openDirs.Lock()
+	defer openDirs.Unlock()
+	if openDirs.held[key] {
+		return nil, messages.NewError(messages.Code_CODE_UNAVAILABLE, "%s is already open in this process", path)
+	}
+	openDirs.held[key] = true
+	return func() {
+		openDirs.Lock()
+		defer openDirs.Unlock()
+		delete(openDirs.held, key)
+	}, nil
+}
+
+// openExplanations say what dragonboat's errors at opening mean to an operator.
+// Its errors live in an internal package: their text is all there is.
+var openExplanations = []struct{ text, meaning string }{
+	{"failed to lock data directory", "another process uses the directory"},
+	{"resource temporarily unavailable", "another process uses the directory"},
+	{"not the owner of the data directory", "the directory belongs to another raft address"},
+	{"hostname changed", "the directory was made on a host of another name: give the host its old name, or start a new replica under a new id"},
+	{"deployment ID changed", "the directory belongs to another cluster (deployment id)"},
+	{"logdb type changed", "the directory was written by another kind of log"},
+	{"hard setting", "the directory was written with other fixed settings"},
+	{"settings/hard.go", "the directory was written with other fixed settings"},
+	{"incompatible LogDB data format", "the directory was written by an incompatible version"},
+	{"shard settings are invalid", "the directory was made with other initial members, or the other way about joining"},
+	{"marked as deleted", "this replica was removed from the cluster: start a new one under a new id"},
+	{"node removed", "this replica was removed from the cluster: start a new one under a new id"},
+	{"address already in use", "the raft address is in use"},
+	{"cannot assign requested address", "the raft address is not one of this host: set a listen address"},
+}
+
+// explainOpen names the likely cause of an error at opening. What is not known is
+// taken for damage: the log is read then, and stops at the first bad record.
+func explainOpen(cfg DragonboatConfig, err error) error {
+	meaning := "the directory is damaged or not a replica's"
+	for _, x := range openExplanations {
+		if strings.Contains(err.Error(), x.text) {
+			meaning = x.meaning
+			break
+		}
+	}
+	e := messages.NewError(messages.Code_CODE_UNAVAILABLE, "replica %d cannot open %s: %s", cfg.ReplicaID, cfg.Dir, meaning)
+	e.Err = err
+	return e
+}

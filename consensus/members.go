@@ -1,0 +1,107 @@
+package consensus
+
+import (
+	"context"
+	"time"
+
+	"github.com/lni/dragonboat/v4"
+)
+
+// Membership implements Members.
+func (l *replicaLog) Membership(timeout time.Duration, done func(Membership, error)) {
+	if timeout <= 0 {
+		done(Membership{}, errTimeoutField())
+		return
+	}
+	ok := l.work(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		// The barrier first: what follows then hardly waits, so that the host is not
+		// held open for long.
+		reached := make(chan error, 1)
+		l.ReadIndex(timeout, func(err error) { reached <- err })
+		if err := <-reached; err != nil {
+			done(Membership{}, err)
+			return
+		}
+		if !l.enter() {
+			done(Membership{}, errStopping())
+			return
+		}
+		m, err := l.host.SyncGetShardMembership(ctx, shardID)
+		l.leave()
+		if err != nil {
+			done(Membership{}, readFailed(err))
+			return
+		}
+		done(membershipFrom(m), nil)
+	})
+	if !ok {
+		done(Membership{}, errStopping())
+	}
+}
+
+func membershipFrom(m *dragonboat.Membership) Membership {
+	removed := map[uint64]bool{}
+	for id := range m.Removed {
+		removed[id] = true
+	}
+	return Membership{Order: m.ConfigChangeID, Voting: m.Nodes, NonVoting: m.NonVotings, Removed: removed}
+}
+
+type memberRequest func(order uint64, timeout time.Duration) (*dragonboat.RequestState, error)
+
+// change asks for a membership change that is based on order; 0 means on the
+// membership of now.
+func (l *replicaLog) change(order uint64, timeout time.Duration, request memberRequest, done func(error)) {
+	if timeout <= 0 {
+		done(errTimeoutField())
+		return
+	}
+	if order == 0 {
+		l.Membership(timeout, func(m Membership, err error) {
+			if err != nil {
+				done(err)
+				return
+			}
+			l.change(m.Order, timeout, request, done)
+		})
+		return
+	}
+	l.await(timeout, func() (*dragonboat.RequestState, error) {
+		return request(order, timeout+2*l.cfg.Timing.RTT)
+	}, proposeRefused, changeEnded, func(_ *dragonboat.RequestResult, err error) { done(err) })
+}
+
+// AddReplica implements Members.
+func (l *replicaLog) AddReplica(replicaID uint64, address string, order uint64, timeout time.Duration, done func(error)) {
+	l.change(order, timeout, func(order uint64, timeout time.Duration) (*dragonboat.RequestState, error) {
+		return l.host.RequestAddReplica(shardID, replicaID, address, order, timeout)
+	}, done)
+}
+
+// AddNonVoting implements Members.
+func (l *replicaLog) AddNonVoting(replicaID uint64, address string, order uint64, timeout time.Duration, done func(error)) {
+	l.change(order, timeout, func(order uint64, timeout time.Duration) (*dragonboat.RequestState, error) {
+		return l.host.RequestAddNonVoting(shardID, replicaID, address, order, timeout)
+	}, done)
+}
+
+// RemoveReplica implements Members.
+func (l *replicaLog) RemoveReplica(replicaID uint64, order uint64, timeout time.Duration, done func(error)) {
+	l.change(order, timeout, func(order uint64, timeout time.Duration) (*dragonboat.RequestState, error) {
+		return l.host.RequestDeleteReplica(shardID, replicaID, order, timeout)
+	}, done)
+}
+
+// TransferLeader implements Members.
+func (l *replicaLog) TransferLeader(target uint64) error {
+	if !l.enter() {
+		return errStopping()
+	}
+	defer l.leave()
+	if err := l.host.RequestLeaderTransfer(shardID, target); err != nil {
+		return proposeRefused(err)
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package consensus
+
+import (
+	"time"
+
+	"github.com/lni/dragonboat/v4"
+
+	"github.com/concord-kv/concord/messages"
+)
+
+// snapshotTimeout bounds the wait for one snapshot. It goes on when it passes.
+const snapshotTimeout = 10 * time.Minute
+
+// snapshotter decides when a snapshot is due: by bytes applied since the last one,
+// or by time if anything was. Dragonboat's own trigger counts entries, whose size
+// says nothing.
+type snapshotter struct {
+	bytesMax int64
+	every    time.Duration
+	bytes    int64         // applied since the last trigger; only Update changes it
+	due      chan struct{} // holds one token
+}
+
+func (s *snapshotter) init(cfg DragonboatConfig) {
+	s.bytesMax, s.every, s.due = cfg.SnapshotBytes, cfg.SnapshotEvery, make(chan struct{}, 1)
+}
+
+// grown is called from Update.
+func (s *snapshotter) grown(bytes int) {
+	s.bytes += int64(bytes)
+	if s.bytesMax <= 0 || s.bytes < s.bytesMax {
+		return
+	}
+	s.bytes = 0
+	select {
+	case s.due <- struct{}{}:
+	default:
+	}
+}
+
+func (l *replicaLog) takeSnapshots() {
+	var tick <-chan time.Time
+	if l.snapshots.every > 0 {
+		ticker := time.NewTicker(l.snapshots.every)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	for {
+		select {
+		case <-l.snapshots.due:
+		case <-tick:
+		case <-l.stop:
+			return
+		}
+		if err := l.RequestSnapshot(snapshotTimeout); err != nil {
+			l.cfg.Logger.Warn("snapshot not saved", "replica", l.cfg.ReplicaID, "err", err)
+		}
+	}
+}
+
+// RequestSnapshot implements Log.
+func (l *replicaLog) RequestSnapshot(timeout time.Duration) error {
+	if timeout <= 0 {
+		return errTimeoutField()
+	}
+	end := make(chan error, 1)
+	l.await(timeout, func() (*dragonboat.RequestState, error) {
+		return l.host.RequestSnapshot(shardID, dragonboat.SnapshotOption{}, timeout+2*l.cfg.Timing.RTT)
+	}, proposeRefused, snapshotEnded, func(_ *dragonboat.RequestResult, err error) { end <- err })
+	return <-end
+}
+
+// snapshotEnded takes Rejected for a success: there is a snapshot of this index.
+func snapshotEnded(r dragonboat.RequestResult) error {
+	switch {
+	case r.Completed(), r.Rejected():
+		return nil
+	case r.Terminated():
+		return errStopping()
+	case r.Aborted():
+		return messages.NewError(messages.Code_CODE_UNAVAILABLE, "the snapshot was abandoned")
+	}
+	return messages.UnknownOutcome(messages.Code_CODE_TIMEOUT, "the snapshot was not saved in time")
+}
+
+func (l *replicaLog) snapshotFailed(err error) {
+	l.cfg.Logger.Error("snapshot abandoned", "replica", l.cfg.ReplicaID, "err", err)
+}
