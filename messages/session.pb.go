@@ -1624,12 +1624,14 @@ func (x *WatchEnd) GetResume() *Position {
 	return nil
 }
 
-// client -> session: more credit for a watch.
+// client -> session: more credit for a watch. It is granted as fragments are
+// consumed, not as revisions are: one revision may be larger than all the credit.
 type WatchCredit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WatchId       uint64                 `protobuf:"varint,1,opt,name=watch_id,json=watchId,proto3" json:"watch_id,omitempty"`
-	Events        uint32                 `protobuf:"varint,2,opt,name=events,proto3" json:"events,omitempty"`
-	Bytes         uint32                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	WatchId uint64                 `protobuf:"varint,1,opt,name=watch_id,json=watchId,proto3" json:"watch_id,omitempty"`
+	Events  uint32                 `protobuf:"varint,2,opt,name=events,proto3" json:"events,omitempty"`
+	// Of keys and values, those of previous records included.
+	Bytes         uint32 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
