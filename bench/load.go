@@ -1,0 +1,188 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Latencies are recorded in microseconds from 1 us to 2 minutes with three
+// significant digits.
+const (
+	latencyMinUs  = 1
+	latencyMaxUs  = 120_000_000
+	latencyDigits = 3
+)
+
+// Op is one operation of a workload: client is the number of the generator's
+// client, n counts that client's operations from 0.
+type Op func(ctx context.Context, client int, n uint64) error
+
+// Load says how a workload is driven.
+type Load struct {
+	// Clients run at the same time, each with one operation outstanding.
+	Clients int
+	// Warmup runs first and is not counted.
+	Warmup time.Duration
+	// Duration is counted.
+	Duration time.Duration
+	// Rate, operations a second in all, makes it an open loop: latency counts from
+	// the time an operation was due, so that a stall shows in every operation that
+	// it held back. 0 is a closed loop.
+	Rate float64
+	// Progress, when set, is called about once a second with the operations done so
+	// far, warm-up included.
+	Progress func(done uint64)
+}
+
+// Validate reports the first field that makes no sense.
+func (l Load) Validate() error {
+	switch {
+	case l.Clients < 1 || l.Clients > 100_000:
+		return fmt.Errorf("clients: %d is not within 1 and 100000", l.Clients)
+	case l.Duration <= 0 || l.Duration > time.Hour:
+		return fmt.Errorf("duration: %s is not within 1ns and 1h", l.Duration)
+	case l.Warmup < 0 || l.Warmup > time.Hour:
+		return fmt.Errorf("warmup: %s is not within 0 and 1h", l.Warmup)
+	case l.Rate < 0:
+		return errors.New("rate: must not be negative")
+	}
+	return nil
+}
+
+// Measure is what a run of a workload gave.
+type Measure struct {
+	Workload  string        `json:"workload"`
+	Clients   int           `json:"clients"`
+	Rate      float64       `json:"target_rate,omitempty"`
+	Elapsed   time.Duration `json:"elapsed_ns"`
+	Done      int64         `json:"operations"`
+	Failed    int64         `json:"failed"`
+	PerSecond float64       `json:"per_second"`
+	MeanUs    float64       `json:"mean_us"`
+	P50Us     int64         `json:"p50_us"`
+	P90Us     int64         `json:"p90_us"`
+	P99Us     int64         `json:"p99_us"`
+	P999Us    int64         `json:"p999_us"`
+	MaxUs     int64         `json:"max_us"`
+	// FirstError is the first failure, for the reader who wonders.
+	FirstError string `json:"first_error,omitempty"`
+}
+
+// Run drives op until the load's time is over, or ctx ends. Every client goroutine
+// has returned when it does. An operation's error is counted, not returned.
+func (l Load) Run(ctx context.Context, workload string, op Op) (Measure, error) {
+	if err := l.Validate(); err != nil {
+		return Measure{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		done     atomic.Uint64
+		failed   atomic.Int64
+		first    atomic.Pointer[string]
+		group    sync.WaitGroup
+		begin    = time.Now()
+		counted  = begin.Add(l.Warmup)
+		end      = counted.Add(l.Duration)
+		hists    = make([]*hdrhistogram.Histogram, l.Clients)
+		interval time.Duration
+	)
+	if l.Rate > 0 {
+		interval = time.Duration(float64(l.Clients) / l.Rate * float64(time.Second))
+	}
+	for c := range l.Clients {
+		hists[c] = hdrhistogram.New(latencyMinUs, latencyMaxUs, latencyDigits)
+		group.Go(func() {
+			// Spread the clients of an open loop over one interval.
+			due := begin.Add(interval * time.Duration(c) / time.Duration(l.Clients))
+			for n := uint64(0); ; n++ {
+				if interval > 0 {
+					if !sleepUntil(ctx, due) {
+						return
+					}
+				}
+				start := time.Now()
+				if !start.Before(end) || ctx.Err() != nil {
+					return
+				}
+				from := start
+				if interval > 0 {
+					from = due
+					due = due.Add(interval)
+				}
+				err := op(ctx, c, n)
+				done.Add(1)
+				if start.Before(counted) {
+					continue
+				}
+				if err != nil {
+					if ctx.Err() != nil {
+						return
+					}
+					failed.Add(1)
+					text := err.Error()
+					first.CompareAndSwap(nil, &text)
+					continue
+				}
+				us := time.Since(from).Microseconds()
+				_ = hists[c].RecordValue(min(max(us, latencyMinUs), latencyMaxUs))
+			}
+		})
+	}
+	if l.Progress != nil {
+		stop := make(chan struct{})
+		defer close(stop)
+		go func() {
+			tick := time.NewTicker(time.Second)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					l.Progress(done.Load())
+				case <-stop:
+					return
+				}
+			}
+		}()
+	}
+	group.Wait()
+	elapsed := time.Since(counted)
+	all := hists[0]
+	for _, h := range hists[1:] {
+		all.Merge(h)
+	}
+	m := Measure{
+		Workload: workload, Clients: l.Clients, Rate: l.Rate, Elapsed: elapsed,
+		Done: all.TotalCount(), Failed: failed.Load(),
+		PerSecond: float64(all.TotalCount()) / elapsed.Seconds(),
+		MeanUs:    all.Mean(),
+		P50Us:     all.ValueAtQuantile(50), P90Us: all.ValueAtQuantile(90),
+		P99Us: all.ValueAtQuantile(99), P999Us: all.ValueAtQuantile(99.9), MaxUs: all.Max(),
+	}
+	if text := first.Load(); text != nil {
+		m.FirstError = *text
+	}
+	return m, context.Cause(ctx)
+}
+
+// sleepUntil waits until a time of the wall; false when ctx ended first.
+func sleepUntil(ctx context.Context, at time.Time) bool {
+	d := time.Until(at)
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
