@@ -207,7 +207,11 @@ type SnapshotRow struct {
 	//	*SnapshotRow_Index
 	//	*SnapshotRow_Sample
 	//	*SnapshotRow_Footer
-	Row           isSnapshotRow_Row `protobuf_oneof:"row"`
+	Row isSnapshotRow_Row `protobuf_oneof:"row"`
+	// Of floor and current rows, what the record itself does not say about the
+	// event that wrote it. A tombstone's record has version 0.
+	OpIndex       uint32     `protobuf:"varint,16,opt,name=op_index,json=opIndex,proto3" json:"op_index,omitempty"`
+	Cause         EventCause `protobuf:"varint,17,opt,name=cause,proto3,enum=concord.v1.EventCause" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -357,6 +361,20 @@ func (x *SnapshotRow) GetFooter() *SnapshotFooter {
 	return nil
 }
 
+func (x *SnapshotRow) GetOpIndex() uint32 {
+	if x != nil {
+		return x.OpIndex
+	}
+	return 0
+}
+
+func (x *SnapshotRow) GetCause() EventCause {
+	if x != nil {
+		return x.Cause
+	}
+	return EventCause_EVENT_CAUSE_UNSPECIFIED
+}
+
 type isSnapshotRow_Row interface {
 	isSnapshotRow_Row()
 }
@@ -367,7 +385,8 @@ type SnapshotRow_Header struct {
 
 type SnapshotRow_Floor struct {
 	// The record that was current at the compact revision and has been replaced
-	// since, or a version that a protected prefix keeps.
+	// since, or a replaced version that a protected prefix keeps. By key, then
+	// oldest first.
 	Floor *Record `protobuf:"bytes,2,opt,name=floor,proto3,oneof"`
 }
 
@@ -378,7 +397,8 @@ type SnapshotRow_Event struct {
 }
 
 type SnapshotRow_Current struct {
-	// A current record whose revision is at or below the compact revision.
+	// A current record whose revision is at or below the compact revision; under
+	// a protected prefix also the tombstone of a deleted key.
 	Current *Record `protobuf:"bytes,4,opt,name=current,proto3,oneof"`
 }
 
@@ -1109,7 +1129,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\rapply_version\x18\r \x01(\rR\fapplyVersion\x121\n" +
 	"\x06config\x18\x0e \x01(\v2\x19.concord.v1.ClusterConfigR\x06config\x12\x16\n" +
 	"\x06digest\x18\x0f \x01(\x04R\x06digest\x12#\n" +
-	"\rcommand_count\x18\x10 \x01(\x04R\fcommandCount\"\x89\x05\n" +
+	"\rcommand_count\x18\x10 \x01(\x04R\fcommandCount\"\xd2\x05\n" +
 	"\vSnapshotRow\x124\n" +
 	"\x06header\x18\x01 \x01(\v2\x1a.concord.v1.SnapshotHeaderH\x00R\x06header\x12*\n" +
 	"\x05floor\x18\x02 \x01(\v2\x12.concord.v1.RecordH\x00R\x05floor\x12)\n" +
@@ -1123,7 +1143,9 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x05index\x18\n" +
 	" \x01(\v2\x15.concord.v1.IndexInfoH\x00R\x05index\x124\n" +
 	"\x06sample\x18\v \x01(\v2\x1a.concord.v1.RevisionSampleH\x00R\x06sample\x124\n" +
-	"\x06footer\x18\x0f \x01(\v2\x1a.concord.v1.SnapshotFooterH\x00R\x06footerB\x05\n" +
+	"\x06footer\x18\x0f \x01(\v2\x1a.concord.v1.SnapshotFooterH\x00R\x06footer\x12\x19\n" +
+	"\bop_index\x18\x10 \x01(\rR\aopIndex\x12,\n" +
+	"\x05cause\x18\x11 \x01(\x0e2\x16.concord.v1.EventCauseR\x05causeB\x05\n" +
 	"\x03row\"\x9c\x02\n" +
 	"\rSnapshotLease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x15\n" +
@@ -1205,9 +1227,10 @@ var file_snapshot_proto_goTypes = []any{
 	(*Record)(nil),                 // 13: concord.v1.Record
 	(*Event)(nil),                  // 14: concord.v1.Event
 	(*IndexInfo)(nil),              // 15: concord.v1.IndexInfo
-	(*MetadataEntry)(nil),          // 16: concord.v1.MetadataEntry
-	(*Result)(nil),                 // 17: concord.v1.Result
-	(*CursorInfo)(nil),             // 18: concord.v1.CursorInfo
+	(EventCause)(0),                // 16: concord.v1.EventCause
+	(*MetadataEntry)(nil),          // 17: concord.v1.MetadataEntry
+	(*Result)(nil),                 // 18: concord.v1.Result
+	(*CursorInfo)(nil),             // 19: concord.v1.CursorInfo
 }
 var file_snapshot_proto_depIdxs = []int32{
 	12, // 0: concord.v1.SnapshotHeader.config:type_name -> concord.v1.ClusterConfig
@@ -1223,16 +1246,17 @@ var file_snapshot_proto_depIdxs = []int32{
 	15, // 10: concord.v1.SnapshotRow.index:type_name -> concord.v1.IndexInfo
 	7,  // 11: concord.v1.SnapshotRow.sample:type_name -> concord.v1.RevisionSample
 	8,  // 12: concord.v1.SnapshotRow.footer:type_name -> concord.v1.SnapshotFooter
-	16, // 13: concord.v1.SnapshotLease.metadata:type_name -> concord.v1.MetadataEntry
-	11, // 14: concord.v1.SnapshotSession.answers:type_name -> concord.v1.SnapshotSession.Answer
-	17, // 15: concord.v1.SnapshotIdempotency.result:type_name -> concord.v1.Result
-	18, // 16: concord.v1.SnapshotCursor.cursor:type_name -> concord.v1.CursorInfo
-	17, // 17: concord.v1.SnapshotSession.Answer.result:type_name -> concord.v1.Result
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	16, // 13: concord.v1.SnapshotRow.cause:type_name -> concord.v1.EventCause
+	17, // 14: concord.v1.SnapshotLease.metadata:type_name -> concord.v1.MetadataEntry
+	11, // 15: concord.v1.SnapshotSession.answers:type_name -> concord.v1.SnapshotSession.Answer
+	18, // 16: concord.v1.SnapshotIdempotency.result:type_name -> concord.v1.Result
+	19, // 17: concord.v1.SnapshotCursor.cursor:type_name -> concord.v1.CursorInfo
+	18, // 18: concord.v1.SnapshotSession.Answer.result:type_name -> concord.v1.Result
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
