@@ -38,7 +38,8 @@ type Page struct {
 // may be short, even empty, with more behind it.
 //
 // get returns the record of a key in the very state that the view shows. It is asked
-// only on later pages of a range, of an index where some key has several entries.
+// only on later pages of a range, of an index where some key has several entries; a
+// nil get leaves such keys to come once on each page.
 //
 // Refusals: CODE_INDEX_NOT_FOUND, CODE_INDEX_BUILDING, and CODE_INVALID_ARGUMENT with
 // the field of IndexLookupRequest for a range bound longer than ValueBytesMax, for a
@@ -56,11 +57,11 @@ func (v *View) Lookup(name string, q Query, get func(key string) Content, take f
 	if err != nil {
 		return Page{}, err
 	}
-	if q.After != nil && !s.exact && ix.several > 0 {
-		s.get = get
-	}
 	if !s.exact && ix.several > 0 {
 		s.seen = make(map[string]struct{})
+		if q.After != nil && get != nil {
+			s.get, s.parser = get, new(field.Parser)
+		}
 	}
 	return s.run(ix, q.Limit, take), nil
 }
@@ -74,7 +75,7 @@ type scan struct {
 	seen map[string]struct{}      // keys met on this page; nil when none can come twice
 	get  func(key string) Content // set when a key may have come on a page before
 
-	parser field.Parser
+	parser *field.Parser // with get
 	set    entrySet
 	path   [1]field.Path
 }
