@@ -1,0 +1,340 @@
+package memlog_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/concord-kv/concord/consensus"
+	"github.com/concord-kv/concord/consensus/memlog"
+	"github.com/concord-kv/concord/messages"
+)
+
+// journal is an applier that keeps what it applied.
+type journal struct {
+	t       testing.TB
+	name    string
+	trace   io.Writer
+	index   uint64
+	all     []string
+	indexes []uint64
+}
+
+func (j *journal) Apply(entries []consensus.Entry) {
+	fmt.Fprintf(j.trace, "%s apply", j.name)
+	for i := range entries {
+		e := &entries[i]
+		if e.Index <= j.index {
+			panic(fmt.Sprintf("%s: index %d after %d", j.name, e.Index, j.index))
+		}
+		j.index = e.Index
+		j.all = append(j.all, string(e.Payload))
+		j.indexes = append(j.indexes, e.Index)
+		e.Results = []*messages.Result{{Revision: uint64(len(j.all))}}
+		fmt.Fprintf(j.trace, " %d=%s", e.Index, e.Payload)
+	}
+	fmt.Fprintln(j.trace)
+}
+
+func (j *journal) Freeze() consensus.Frozen {
+	return &frozen{all: j.all[:len(j.all):len(j.all)], indexes: j.indexes[:len(j.indexes):len(j.indexes)]}
+}
+
+func (j *journal) Restore(index uint64, r io.Reader) error {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	j.all, j.indexes = nil, nil
+	for len(data) > 0 {
+		j.indexes = append(j.indexes, binary.BigEndian.Uint64(data))
+		n := binary.BigEndian.Uint32(data[8:])
+		j.all = append(j.all, string(data[12:12+n]))
+		data = data[12+n:]
+	}
+	if len(j.indexes) > 0 && j.indexes[len(j.indexes)-1] != index {
+		return fmt.Errorf("restored at %d, the state is of %d", index, j.indexes[len(j.indexes)-1])
+	}
+	j.index = index
+	fmt.Fprintf(j.trace, "%s restore %d\n", j.name, index)
+	return nil
+}
+
+func (j *journal) LeaderChanged(leaderID, term uint64) {
+	fmt.Fprintf(j.trace, "%s leader %d term %d\n", j.name, leaderID, term)
+}
+
+type frozen struct {
+	all     []string
+	indexes []uint64
+}
+
+func (f *frozen) Save(w io.Writer, _ <-chan struct{}) error {
+	var b bytes.Buffer
+	for i, p := range f.all {
+		b.Write(binary.BigEndian.AppendUint64(nil, f.indexes[i]))
+		b.Write(binary.BigEndian.AppendUint32(nil, uint32(len(p))))
+		b.WriteString(p)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// world runs a cluster under random faults and keeps the proposers' book.
+type world struct {
+	t        testing.TB
+	rng      *rand.Rand
+	c        *memlog.Cluster
+	journals map[uint64]*journal
+	boots    int
+	trace    strings.Builder
+	next     int
+	fate     map[string]string // by payload: "", acked, not_applied, unknown
+	acked    []string
+}
+
+func newWorld(t testing.TB, seed uint64, cfg memlog.Config) *world {
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 7)), journals: map[uint64]*journal{}, fate: map[string]string{}}
+	w.c = memlog.New(cfg, rand.New(rand.NewPCG(seed, 8)))
+	return w
+}
+
+func (w *world) start(id uint64) {
+	w.boots++
+	j := &journal{t: w.t, name: fmt.Sprintf("r%d.%d", id, w.boots), trace: &w.trace}
+	w.journals[id] = j
+	w.c.Start(id, j, j)
+}
+
+func (w *world) propose(id uint64) {
+	r := w.c.Replica(id)
+	if r == nil {
+		return
+	}
+	w.next++
+	p := fmt.Sprint("p", w.next)
+	w.fate[p] = "unknown" // also when its replica crashes before an answer
+	told := false
+	r.Propose([]byte(p), time.Duration(1+w.rng.IntN(60))*20*time.Millisecond, func(results []*messages.Result, err error) {
+		if told {
+			w.t.Fatalf("%s was answered twice", p)
+		}
+		told = true
+		switch {
+		case err == nil:
+			j := w.journals[id]
+			if n := results[0].Revision; j.all[n-1] != p {
+				w.t.Fatalf("%s was answered with the result of %s", p, j.all[n-1])
+			}
+			w.fate[p] = "acked"
+			w.acked = append(w.acked, p)
+		default:
+			w.fate[p] = messages.OutcomeName(messages.OutcomeOf(err))
+		}
+		fmt.Fprintf(&w.trace, "%s %s %v\n", p, w.fate[p], err)
+	})
+}
+
+// read asks for a barrier and checks what it promises.
+func (w *world) read(id uint64) {
+	r := w.c.Replica(id)
+	if r == nil {
+		return
+	}
+	before := len(w.acked)
+	j := w.journals[id]
+	r.ReadIndex(time.Second, func(err error) {
+		if err != nil {
+			return
+		}
+		have := map[string]bool{}
+		for _, p := range j.all {
+			have[p] = true
+		}
+		for _, p := range w.acked[:before] {
+			if !have[p] {
+				w.t.Fatalf("replica %d passed a barrier without %s, acknowledged before", id, p)
+			}
+		}
+	})
+}
+
+func (w *world) fault() {
+	n := uint64(3)
+	id := 1 + w.rng.Uint64N(n)
+	other := 1 + w.rng.Uint64N(n)
+	switch w.rng.IntN(16) {
+	case 0:
+		w.c.Crash(id)
+	case 1, 2, 3:
+		if w.c.Replica(id) == nil {
+			w.start(id)
+		}
+	case 4:
+		w.c.Isolate(id)
+	case 5:
+		w.c.Cut(id, other)
+	case 6, 7:
+		w.c.Heal()
+	case 8:
+		w.c.StallDisk(id)
+	case 9:
+		w.c.ResumeDisk(id)
+	case 10:
+		w.c.HoldApply(id)
+	case 11:
+		w.c.ReleaseApply(id)
+	case 12:
+		w.c.Snapshot(id)
+	case 13:
+		w.c.Elect(id)
+	case 14:
+		if r := w.c.Replica(id); r != nil {
+			_ = r.TransferLeader(other)
+		}
+	case 15:
+		if w.rng.IntN(2) == 0 {
+			w.c.Pause(id)
+		} else {
+			w.c.Resume(id)
+		}
+	}
+}
+
+func (w *world) heal() {
+	w.c.Heal()
+	for id := uint64(1); id <= 3; id++ {
+		w.c.ResumeDisk(id)
+		w.c.ReleaseApply(id)
+		w.c.Resume(id)
+		if w.c.Replica(id) == nil {
+			w.start(id)
+		}
+	}
+}
+
+func (w *world) run(steps int) {
+	for id := uint64(1); id <= 3; id++ {
+		w.start(id)
+	}
+	w.c.Advance(40)
+	for range steps {
+		switch k := w.rng.IntN(100); {
+		case k < 3:
+			w.fault()
+		case k < 4 && w.rng.IntN(2) == 0:
+			w.heal()
+		case k < 20:
+			w.propose(1 + w.rng.Uint64N(3))
+		case k < 26:
+			w.read(1 + w.rng.Uint64N(3))
+		case k < 50:
+			w.c.Tick()
+		default:
+			for range w.rng.IntN(30) {
+				w.c.Step()
+			}
+		}
+	}
+	w.heal()
+	if !w.c.Until(2000, func() bool {
+		for id := uint64(1); id <= 3; id++ {
+			if w.c.Replica(id).WaitReady(w.t.Context()) != nil || len(w.journals[id].all) != len(w.journals[1].all) {
+				return false
+			}
+		}
+		return w.c.Leader() != 0
+	}) {
+		w.t.Fatal("the healed cluster does not come together")
+	}
+}
+
+// verify holds the book against what was applied.
+func (w *world) verify() {
+	applied := map[string]int{}
+	first := w.journals[1].all
+	for _, p := range first {
+		applied[p]++
+	}
+	for id := uint64(2); id <= 3; id++ {
+		for i, p := range w.journals[id].all {
+			if p != first[i] {
+				w.t.Fatalf("entry %d is %s at replica 1 and %s at replica %d", i, first[i], p, id)
+			}
+		}
+	}
+	for p, fate := range w.fate {
+		switch n := applied[p]; {
+		case n > 1:
+			w.t.Fatalf("%s was applied %d times", p, n)
+		case fate == "acked" && n == 0:
+			w.t.Fatalf("%s was acknowledged and lost", p)
+		case fate == "not_applied" && n == 1:
+			w.t.Fatalf("%s was answered not_applied and applied", p)
+		}
+	}
+}
+
+func chaosConfig(seed uint64) memlog.Config {
+	cfg := memlog.Config{SnapshotKeep: int(seed % 5), ApplyBatchMax: 1 + int(seed%7), AppendEntriesMax: 1 + int(seed%9)}
+	if seed%3 == 1 {
+		cfg.Loss = 0.05
+	}
+	if seed%3 == 2 {
+		cfg.DelayTicks = 4
+	}
+	return cfg
+}
+
+func TestChaos(t *testing.T) {
+	seeds := uint64(150)
+	if testing.Short() {
+		seeds = 30
+	}
+	kinds := map[string]int{}
+	for seed := range seeds {
+		func() {
+			defer func() {
+				if t.Failed() {
+					t.Logf("replay: seed %d", seed)
+				}
+				if r := recover(); r != nil {
+					t.Fatalf("seed %d: %v", seed, r)
+				}
+			}()
+			w := newWorld(t, seed, chaosConfig(seed))
+			w.run(3000)
+			w.verify()
+			for _, fate := range w.fate {
+				kinds[fate]++
+			}
+		}()
+	}
+	t.Logf("fates of proposals: %v", kinds)
+	for _, k := range []string{"acked", "unknown", "not_applied"} {
+		if kinds[k] < 100 {
+			t.Errorf("only %d proposals were %s: the test has lost its teeth", kinds[k], k)
+		}
+	}
+}
+
+func TestSameSeedSameRun(t *testing.T) {
+	hash := func(seed uint64) uint64 {
+		w := newWorld(t, seed, chaosConfig(seed))
+		w.run(2000)
+		h := fnv.New64a()
+		io.WriteString(h, w.trace.String())
+		return h.Sum64()
+	}
+	for seed := range uint64(5) {
+		if a, b := hash(seed), hash(seed); a != b {
+			t.Fatalf("seed %d ran two ways", seed)
+		}
+	}
+}
