@@ -1,0 +1,236 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/concord-kv/concord/actors/client/pipeline"
+	"github.com/concord-kv/concord/cluster/transport"
+	"github.com/concord-kv/concord/messages"
+)
+
+// Client is a client of one cluster. New makes it, Close ends it.
+type Client struct {
+	cfg Config
+
+	mu      sync.Mutex
+	pipe    *pipeline.Pipeline
+	stream  transport.ClientStream // the open one, for the timer to cut off
+	timer   Timer
+	armedAt time.Duration // when the timer fires; pipeline.Never when it is not set
+	closed  bool
+
+	wake   chan struct{} // the writer has something to send
+	worker *KeepaliveWorker
+	stop   context.CancelFunc
+	done   chan struct{} // the connection's goroutine has ended
+}
+
+// New returns a client that begins to connect at once and does not wait for it: a call
+// waits as long as its deadline allows. It fails only for a bad Config.
+func New(cfg Config) (*Client, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c := &Client{cfg: cfg, armedAt: pipeline.Never, wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
+	c.worker = newKeepaliveWorker(c, cfg.Clock, cfg.Random)
+	c.pipe = pipeline.New(pipeline.Config{
+		Random: cfg.Random, ClientEpoch: cfg.Random(), SessionTTL: cfg.SessionTTL, SessionLabel: cfg.Name,
+		WindowMax: cfg.WindowMax, CallsMax: cfg.CallsMax, Roam: len(cfg.Endpoints) > 1,
+		OnSession:     c.onSession,
+		OnSessionOver: func(leaseID uint64) { c.worker.Forget(leaseID) },
+	})
+	go c.run(ctx)
+	return c, nil
+}
+
+// Close ends the client: its session is closed, which takes a second at most, calls
+// that have no answer fail as cancelled, watches end, leases are no longer kept alive
+// and their holders are told that the client is closed. It may be repeated.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		<-c.done
+		return nil
+	}
+	c.closed = true
+	sessionID, leaseID := c.pipe.Session()
+	c.mu.Unlock()
+	c.worker.close(errClosed())
+	if sessionID != 0 {
+		c.worker.Forget(leaseID)
+		c.closeSession(sessionID)
+	}
+	c.mu.Lock()
+	c.pipe.Close()
+	stream := c.stream
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.mu.Unlock()
+	c.stop()
+	if stream != nil {
+		_ = stream.Close()
+	}
+	<-c.done
+	return nil
+}
+
+// closeSession is a courtesy: the session would end with its lease.
+func (c *Client) closeSession(id uint64) {
+	w := &messages.Write{Op: &messages.Write_CloseSession{CloseSession: &messages.CloseSession{SessionId: id}}}
+	call := pipeline.NewCall(pipeline.Repeatable, writeOperation(w), c.cfg.Clock.Now()+min(time.Second, c.cfg.Timeout))
+	if err := c.submit(call); err == nil {
+		<-call.Done()
+	}
+}
+
+func errClosed() *messages.Error {
+	return messages.NewError(messages.Code_CODE_CANCELLED, "the client is closed")
+}
+
+// do sends one operation and waits for its answer.
+func (c *Client) do(ctx context.Context, op *messages.Operation) (*messages.Reply, error) {
+	if err := ctx.Err(); err != nil {
+		e := messages.NewError(messages.Code_CODE_CANCELLED, "the context was over before the call")
+		if errors.Is(err, context.DeadlineExceeded) {
+			e.Detail.Code = messages.Code_CODE_TIMEOUT
+		}
+		e.Err = err
+		return nil, e
+	}
+	timeout, ok := timeLeft(ctx)
+	if !ok {
+		timeout = c.cfg.Timeout
+	}
+	call := pipeline.NewCall(kindOf(op), op, c.cfg.Clock.Now()+timeout)
+	if err := c.refuseIfClosed(); err != nil {
+		return nil, err
+	}
+	if err := c.submit(call); err != nil {
+		return nil, err
+	}
+	select {
+	case <-call.Done():
+	case <-ctx.Done():
+		c.mu.Lock()
+		c.pipe.Abandon(call, ctx.Err())
+		c.mu.Unlock()
+		<-call.Done()
+	}
+	return call.Reply, call.Err
+}
+
+// Start sends one operation without waiting: then runs once with the answer, on one of
+// the client's own goroutines, and must neither block nor call the client. It is meant
+// for load that does not wait; Start refuses what is invalid, and what is one too many.
+func (c *Client) Start(op *messages.Operation, timeout time.Duration, then func(*messages.Reply, error)) error {
+	if err := c.prepare(op); err != nil {
+		return err
+	}
+	if err := c.refuseIfClosed(); err != nil {
+		return err
+	}
+	if timeout <= 0 {
+		timeout = c.cfg.Timeout
+	}
+	return c.submit(pipeline.NewCallThen(kindOf(op), op, c.cfg.Clock.Now()+timeout, func(call *pipeline.Call) {
+		then(call.Reply, call.Err)
+	}))
+}
+
+func (c *Client) refuseIfClosed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errClosed()
+	}
+	return nil
+}
+
+func (c *Client) submit(call *pipeline.Call) error {
+	now := c.cfg.Clock.Now()
+	c.mu.Lock()
+	err := c.pipe.Submit(call, now)
+	if err == nil && call.Deadline < c.armedAt {
+		c.arm(call.Deadline, now)
+	}
+	c.mu.Unlock()
+	if err == nil {
+		c.kick()
+	}
+	return err
+}
+
+// kick wakes the writer.
+func (c *Client) kick() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// advance does what is due and sets the timer for what comes next. The lock is held.
+func (c *Client) advance(now time.Duration) {
+	next := c.pipe.Advance(now)
+	if c.pipe.Leave() != nil && c.stream != nil {
+		_ = c.stream.Close() // the reader ends, and with it the connection
+	}
+	if next != c.armedAt {
+		c.arm(next, now)
+	}
+}
+
+func (c *Client) arm(at, now time.Duration) {
+	c.armedAt = at
+	switch {
+	case at == pipeline.Never:
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+	case c.timer == nil:
+		c.timer = c.cfg.Clock.AfterFunc(max(at-now, 0), c.onTimer)
+	default:
+		c.timer.Reset(max(at-now, 0))
+	}
+}
+
+func (c *Client) onTimer() {
+	now := c.cfg.Clock.Now()
+	c.mu.Lock()
+	c.armedAt = pipeline.Never
+	c.advance(now)
+	c.mu.Unlock()
+	c.kick()
+}
+
+// kindOf says how an operation may be repeated.
+func kindOf(op *messages.Operation) pipeline.Kind {
+	w := op.GetWrite()
+	if w == nil {
+		return pipeline.Read
+	}
+	switch w.Op.(type) {
+	case *messages.Write_KeepAliveLease:
+		return pipeline.Once
+	case *messages.Write_OpenSession, *messages.Write_CloseSession, *messages.Write_ResolveIdempotency:
+		return pipeline.Repeatable
+	}
+	if w.IdempotencyKey != "" {
+		return pipeline.Repeatable
+	}
+	return pipeline.Numbered
+}
+
+func writeOperation(w *messages.Write) *messages.Operation {
+	return &messages.Operation{Operation: &messages.Operation_Write{Write: w}}
+}
+
+func queryOperation(q *messages.Query) *messages.Operation {
+	return &messages.Operation{Operation: &messages.Operation_Query{Query: q}}
+}

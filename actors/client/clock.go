@@ -1,0 +1,46 @@
+package client
+
+import (
+	"context"
+	"time"
+)
+
+// Clock is how the client tells time. Simulations bring their own.
+type Clock interface {
+	// Now reads a clock that never goes back and, where the system has one, goes on
+	// while the machine is suspended: a holder that slept past its lease must see so.
+	Now() time.Duration
+	// AfterFunc runs f on a goroutine of its own after d.
+	AfterFunc(d time.Duration, f func()) Timer
+}
+
+// Timer is what Clock.AfterFunc returns; *time.Timer is one.
+type Timer interface {
+	// Reset makes f run after d from now.
+	Reset(d time.Duration) bool
+	// Stop keeps f from running unless it has started.
+	Stop() bool
+}
+
+// SystemClock is the machine's clock.
+func SystemClock() Clock { return systemClock{start: time.Now()} }
+
+type systemClock struct{ start time.Time }
+
+func (c systemClock) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
+
+func (c systemClock) Now() time.Duration {
+	if d, ok := bootTime(); ok {
+		return d
+	}
+	return time.Since(c.start)
+}
+
+// timeLeft is how long a context may still run, and whether it says.
+func timeLeft(ctx context.Context) (time.Duration, bool) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 0, false
+	}
+	return time.Until(deadline), true
+}

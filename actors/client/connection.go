@@ -1,0 +1,208 @@
+package client
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/concord-kv/concord/cluster/transport"
+	"github.com/concord-kv/concord/messages"
+)
+
+// Waits between attempts to connect. A whole round over the endpoints goes without a
+// wait; each further round doubles it, half of it at random.
+const (
+	redialBase = 20 * time.Millisecond
+	redialMax  = 2 * time.Second
+)
+
+// route chooses the next endpoint.
+type route struct {
+	endpoints []string
+	next      int
+	failures  int // in a row
+}
+
+func newRoute(endpoints []string, random func() uint64) *route {
+	r := &route{endpoints: append([]string(nil), endpoints...)}
+	for i := len(r.endpoints) - 1; i > 0; i-- {
+		j := int(random() % uint64(i+1))
+		r.endpoints[i], r.endpoints[j] = r.endpoints[j], r.endpoints[i]
+	}
+	return r
+}
+
+func (r *route) choose() string {
+	e := r.endpoints[r.next%len(r.endpoints)]
+	r.next++
+	return e
+}
+
+func (r *route) wait(random func() uint64) time.Duration {
+	rounds := r.failures / len(r.endpoints)
+	if rounds == 0 {
+		return 0
+	}
+	d := min(redialBase<<min(rounds-1, 16), redialMax)
+	return d/2 + time.Duration(random()%uint64(d/2+1))
+}
+
+// run keeps the client connected until ctx is over.
+func (c *Client) run(ctx context.Context) {
+	defer close(c.done)
+	r := newRoute(c.cfg.Endpoints, c.cfg.Random)
+	for ctx.Err() == nil {
+		if !c.pauseFor(ctx, r.wait(c.cfg.Random)) {
+			return
+		}
+		greeted, err := c.connect(ctx, r.choose())
+		if greeted {
+			// It served: begin a new round, with a wait before the same node is tried again.
+			r.failures = 1
+		} else {
+			r.failures++
+		}
+		now := c.cfg.Clock.Now()
+		c.mu.Lock()
+		c.stream = nil
+		c.pipe.Disconnected(err)
+		c.advance(now)
+		c.mu.Unlock()
+	}
+}
+
+// pauseFor waits; false when ctx ended first.
+func (c *Client) pauseFor(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	over := make(chan struct{})
+	t := c.cfg.Clock.AfterFunc(d, func() { close(over) })
+	defer t.Stop()
+	select {
+	case <-over:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// connect opens a connection and serves it to its end. It returns whether the node
+// greeted, and why it is over.
+func (c *Client) connect(ctx context.Context, endpoint string) (greeted bool, err error) {
+	dial, cancel := context.WithCancel(ctx)
+	defer cancel()
+	late := c.cfg.Clock.AfterFunc(c.cfg.DialTimeout, cancel)
+	stream, err := c.cfg.Dialer.Dial(dial, endpoint)
+	if err != nil {
+		late.Stop()
+		if ctx.Err() == nil && dial.Err() != nil {
+			err = messages.NewError(messages.Code_CODE_UNAVAILABLE, "%s did not answer within %v", endpoint, c.cfg.DialTimeout)
+		}
+		return false, err
+	}
+	defer stream.Close()
+	// What is left of the time to connect is for the greeting.
+	unblock := context.AfterFunc(dial, func() { _ = stream.Close() })
+	hello, err := c.greet(stream)
+	late.Stop()
+	unblock()
+	if err != nil {
+		return false, err
+	}
+	now := c.cfg.Clock.Now()
+	c.mu.Lock()
+	if err = c.pipe.Connected(hello, now); err == nil {
+		c.stream = stream
+		c.advance(now)
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
+	return true, c.serve(stream)
+}
+
+func (c *Client) greet(s transport.ClientStream) (*messages.ServerHello, error) {
+	c.mu.Lock()
+	hello := c.pipe.Hello(c.cfg.Name)
+	c.mu.Unlock()
+	if err := s.Send(hello); err != nil {
+		return nil, err
+	}
+	m, err := s.Recv()
+	if err != nil {
+		return nil, err
+	}
+	switch m := m.Message.(type) {
+	case *messages.ServerMessage_Hello:
+		return m.Hello, nil
+	case *messages.ServerMessage_Goodbye:
+		if err := messages.ErrorFrom(m.Goodbye.GetReason()); err != nil {
+			return nil, err
+		}
+	}
+	return nil, messages.NewError(messages.Code_CODE_PROTOCOL, "the node did not greet")
+}
+
+// serve reads until the connection ends or is given up; a second goroutine writes.
+func (c *Client) serve(s transport.ClientStream) error {
+	var ended atomic.Bool
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		c.write(s, &ended)
+	}()
+	err := c.read(s)
+	ended.Store(true)
+	_ = s.Close()
+	c.kick()
+	<-written
+	return err
+}
+
+func (c *Client) read(s transport.ClientStream) error {
+	for {
+		m, err := s.Recv()
+		now := c.cfg.Clock.Now()
+		c.mu.Lock()
+		if err != nil {
+			if leave := c.pipe.Leave(); leave != nil {
+				err = leave // it was given up before it ended
+			}
+			c.mu.Unlock()
+			return err
+		}
+		c.pipe.Receive(m, now)
+		leave := c.pipe.Leave()
+		c.advance(now)
+		sendable := c.pipe.Sendable(now)
+		c.mu.Unlock()
+		if leave != nil {
+			return leave
+		}
+		if sendable {
+			c.kick()
+		}
+	}
+}
+
+func (c *Client) write(s transport.ClientStream, ended *atomic.Bool) {
+	for !ended.Load() {
+		now := c.cfg.Clock.Now()
+		c.mu.Lock()
+		m := c.pipe.Next(now)
+		if m == nil {
+			c.advance(now) // a pause may have begun since the timer was set
+		}
+		c.mu.Unlock()
+		if m == nil {
+			<-c.wake
+			continue
+		}
+		if err := s.Send(m); err != nil {
+			_ = s.Close() // the reader says why it ended
+			return
+		}
+	}
+}
