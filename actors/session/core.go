@@ -1,0 +1,355 @@
+package session
+
+import (
+	"bytes"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/concord-kv/concord/actors/watch/protocol"
+	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state"
+)
+
+// port is what the core acts through: the actor, or a test.
+type port interface {
+	propose(*messages.Propose)
+	barrier(*messages.ReadBarrier)
+	getView(*state.GetView)
+	// tellHub sends one of protocol's messages to the watch hub.
+	tellHub(message any)
+	// push queues a message for the client and returns the bytes that wait.
+	push(outgoing) (backlog int64)
+	waiting() (backlog int64, sent uint64)
+	// callWhen asks for wrote once the bytes that wait are at or below low.
+	callWhen(low int64)
+	// closeStream ends the connection, after what is queued or now.
+	closeStream(reason *messages.ErrorDetail, now bool)
+	// wake has flush called once what is in the mailbox now was received.
+	wake()
+}
+
+// view is a state.View as sessions read it.
+type view interface {
+	Query(*messages.Query, state.Now) (*messages.QueryReply, *messages.Error)
+	Revision() uint64
+}
+
+type phase uint8
+
+const (
+	opening  phase = iota // waits for ClientHello
+	open                  // takes frames
+	draining              // the node stops: calls in flight are answered, new ones refused
+	closing               // the stream ends once its queue is written
+)
+
+// core is one connection, in plain Go. It has no clock: time is what tick last
+// said.
+type core struct {
+	id        uint64
+	principal string // the name in the client's certificate
+	cfg       *Config
+	admission *admission
+	port      port
+
+	phase     phase
+	facts     Facts // as of the last hello, frame or tick
+	queueMax  int64 // the most that may wait for the client
+	epoch     uint64
+	nextCall  uint64 // calls are numbered upwards: the lowest that may come next
+	requestID uint64 // of the last message that is answered by number
+
+	ticked   bool
+	nowMs    int64
+	bornMs   int64
+	silentMs int64  // since something was heard of the client
+	heard    uint64 // what the pump had received, as of the last tick
+	beatMs   int64
+	beats    uint64
+	closedMs int64  // when it began to close
+	movedMs  int64  // when the client last took something of what waits
+	sent     uint64 // as of then
+
+	calls int64 // in flight
+	bytes int64 // their requests
+
+	replies      []*messages.Reply
+	repliesBytes int64
+	waking       bool
+
+	writes  writes
+	reads   reads
+	watches watches
+}
+
+func newCore(id uint64, principal string, cfg *Config, a *admission, p port) *core {
+	c := &core{id: id, principal: principal, cfg: cfg, admission: a, port: p}
+	c.refreshFacts()
+	c.writes.byRequest = make(map[uint64]*proposal)
+	c.watches.byID = make(map[uint64]*watch)
+	return c
+}
+
+// received takes one message of the client.
+func (c *core) received(m *messages.ClientMessage) {
+	if c.phase == closing {
+		return
+	}
+	if c.phase == opening {
+		if hello := m.GetHello(); hello != nil {
+			c.onHello(hello)
+		} else {
+			c.violated("the first message must be a hello")
+		}
+		return
+	}
+	switch m := m.GetMessage().(type) {
+	case *messages.ClientMessage_Frame:
+		c.onFrame(m.Frame)
+	case *messages.ClientMessage_WatchCredit:
+		c.onCredit(m.WatchCredit)
+	case *messages.ClientMessage_CancelWatch:
+		c.onCancel(m.CancelWatch)
+	case *messages.ClientMessage_Heartbeat:
+	case *messages.ClientMessage_Goodbye:
+		c.close(nil)
+	case *messages.ClientMessage_Hello:
+		c.violated("a second hello")
+	default:
+		c.violated("a message of no known kind")
+	}
+}
+
+func (c *core) onHello(h *messages.ClientHello) {
+	f := c.refreshFacts()
+	var refusal *messages.Error
+	switch {
+	case h.Protocol != messages.ProtocolVersion:
+		refusal = messages.NewError(messages.Code_CODE_UNSUPPORTED, "protocol %d; this node speaks %d", h.Protocol, messages.ProtocolVersion).
+			WithField("protocol").WithLimit(messages.ProtocolVersion)
+	case len(h.ClientName) > messages.ClientNameBytesMax:
+		refusal = messages.InvalidField("client_name", "%d bytes, at most %d", len(h.ClientName), messages.ClientNameBytesMax).WithLimit(messages.ClientNameBytesMax)
+	case !f.Ready:
+		refusal = messages.NewError(messages.Code_CODE_NOT_READY, "the node has not caught up with its cluster")
+		refusal.Detail.RetryAfterMs = retryAfterMs
+	case len(h.ClusterId) > 0 && !bytes.Equal(h.ClusterId, f.ClusterID):
+		refusal = messages.NewError(messages.Code_CODE_WRONG_INCARNATION, "this is another cluster").WithField("cluster_id")
+	case h.Incarnation != 0 && h.Incarnation != f.Incarnation:
+		refusal = wrongIncarnation(h.Incarnation, f.Incarnation)
+	}
+	if refusal != nil {
+		c.close(refusal.Detail)
+		return
+	}
+	c.phase, c.epoch = open, h.ClientEpoch
+	c.send(&messages.ServerMessage{Message: &messages.ServerMessage_Hello{Hello: &messages.ServerHello{
+		Protocol:           messages.ProtocolVersion,
+		ClusterId:          f.ClusterID,
+		Incarnation:        f.Incarnation,
+		ReplicaId:          f.ReplicaID,
+		LeaderId:           f.LeaderID,
+		Endpoints:          f.Endpoints,
+		Version:            f.Version,
+		FrameOperationsMax: messages.FrameOperationsMax,
+		FrameBytesMax:      messages.FrameBytesMax,
+		CallsMax:           uint32(c.cfg.Limits.CallsPerConnection),
+		HeartbeatMs:        uint32(c.cfg.Limits.HeartbeatMs),
+		ValueBytesMax:      f.cluster().GetValueBytesMax(),
+	}}})
+}
+
+// leaderChanged passes on who leads.
+func (c *core) leaderChanged(m *messages.LeaderChanged) {
+	if c.phase != open {
+		return
+	}
+	f := c.refreshFacts()
+	hint := &messages.LeaderHint{LeaderId: m.GetLeaderId()}
+	if f.LeaderID == hint.LeaderId {
+		hint.Endpoint = f.LeaderEndpoint
+	}
+	c.send(&messages.ServerMessage{Message: &messages.ServerMessage_LeaderHint{LeaderHint: hint}})
+}
+
+// wrote hears from the writer that the client has taken something.
+func (c *core) wrote(window int64) {
+	if window > 0 {
+		c.port.tellHub(&protocol.Drained{Session: c.id, Bytes: window})
+	}
+	c.reads.held = false
+	c.runReads()
+	c.wake()
+}
+
+// drain stops taking calls; the stream ends when those in flight are answered.
+func (c *core) drain() {
+	switch c.phase {
+	case opening:
+		c.close(stopping().Detail)
+	case open:
+		c.phase = draining
+		c.endWatches(stopping())
+		c.wake()
+	}
+}
+
+// flush passes on what has been gathered. It runs once for all that was in the
+// mailbox: what came together goes together.
+func (c *core) flush() {
+	c.waking = false
+	c.sendProposal()
+	c.askReads()
+	c.runReads()
+	c.sendReplies()
+	if c.phase == draining && c.calls == 0 {
+		c.close(stopping().Detail)
+	}
+}
+
+func (c *core) wake() {
+	if !c.waking {
+		c.waking = true
+		c.port.wake()
+	}
+}
+
+// gone: the client ended the stream, or it broke.
+func (c *core) gone() {
+	if c.phase != closing {
+		c.close(nil)
+	}
+}
+
+// violated ends the connection: the client does not keep to the protocol, so
+// nothing that it says next could be trusted to mean what it seems to.
+func (c *core) violated(what string) {
+	c.close(messages.NewError(messages.Code_CODE_PROTOCOL, "%s", what).Detail)
+}
+
+// close ends the connection after what is queued.
+func (c *core) close(reason *messages.ErrorDetail) {
+	if c.phase == closing {
+		return
+	}
+	c.sendReplies()
+	c.phase, c.closedMs = closing, c.nowMs
+	c.cfg.Telemetry.Closed(reason.GetCode())
+	c.port.closeStream(reason, false)
+}
+
+// cut ends the connection now: the client does not read.
+func (c *core) cut(reason *messages.Error) {
+	if c.phase == closing {
+		c.port.closeStream(reason.Detail, true)
+		return
+	}
+	c.phase, c.closedMs = closing, c.nowMs
+	c.cfg.Telemetry.Closed(reason.Code())
+	c.port.closeStream(reason.Detail, true)
+}
+
+// stopped gives back what the connection holds of the node.
+func (c *core) stopped() {
+	c.port.tellHub(&protocol.SessionClosed{Session: c.id})
+	c.admission.leave(c.calls, c.bytes)
+	c.calls, c.bytes = 0, 0
+}
+
+// reply answers a call of which requestBytes were admitted.
+func (c *core) reply(r *messages.Reply, bytes, requestBytes int64) {
+	c.calls--
+	c.bytes -= requestBytes
+	c.admission.leave(1, requestBytes)
+	c.queueReply(r, bytes)
+}
+
+func (c *core) fail(call uint64, err *messages.ErrorDetail, requestBytes int64) {
+	c.reply(errorReply(call, err), errorBytes(err), requestBytes)
+}
+
+// refuse answers a call that was not admitted.
+func (c *core) refuse(call uint64, err *messages.Error) {
+	c.cfg.Telemetry.Refused(err.Code())
+	c.queueReply(errorReply(call, err.Detail), errorBytes(err.Detail))
+}
+
+func (c *core) queueReply(r *messages.Reply, bytes int64) {
+	if c.phase == closing {
+		return
+	}
+	if len(c.replies) > 0 && c.repliesBytes+bytes > repliesBytesMax {
+		c.sendReplies()
+	}
+	c.replies = append(c.replies, r)
+	c.repliesBytes += bytes
+	if len(c.replies) >= repliesMax {
+		c.sendReplies()
+		return
+	}
+	c.wake()
+}
+
+func (c *core) sendReplies() {
+	if len(c.replies) == 0 || c.phase == closing {
+		return
+	}
+	m := &messages.ServerMessage{Message: &messages.ServerMessage_Replies{Replies: &messages.Replies{ClientEpoch: c.epoch, Replies: c.replies}}}
+	bytes := c.repliesBytes
+	c.replies, c.repliesBytes = nil, 0
+	c.push(outgoing{message: m, bytes: bytes + messageBytes})
+}
+
+// messageBytes is what a message costs beside its content.
+const messageBytes = 64
+
+func (c *core) send(m *messages.ServerMessage) {
+	c.push(outgoing{message: m, bytes: int64(proto.Size(m)) + messageBytes})
+}
+
+func (c *core) push(m outgoing) {
+	if c.phase == closing {
+		return
+	}
+	if c.port.push(m) > c.queueMax {
+		c.cut(messages.NewError(messages.Code_CODE_SLOW_CONSUMER, "the client does not read what it asked for").WithLimit(uint64(c.queueMax)))
+	}
+}
+
+// refreshFacts asks the node for its facts. The hub's window and the largest
+// answers must fit into the queue.
+func (c *core) refreshFacts() *Facts {
+	c.facts = c.cfg.Node.Facts()
+	c.queueMax = max(c.cfg.Limits.QueueBytesMax, 2*int64(c.facts.cluster().GetValueBytesMax())+2*protocol.SessionWindowBytes)
+	return &c.facts
+}
+
+var defaultCluster = messages.DefaultClusterConfig()
+
+func (f *Facts) cluster() *messages.ClusterConfig {
+	if f.Cluster == nil {
+		return defaultCluster
+	}
+	return f.Cluster
+}
+
+func stopping() *messages.Error {
+	return messages.NewError(messages.Code_CODE_NODE_STOPPING, "the node stops: go to another one")
+}
+
+func overloaded(what string, limit int64) *messages.Error {
+	e := messages.NewError(messages.Code_CODE_OVERLOADED, "%s", what).WithLimit(uint64(limit))
+	e.Detail.RetryAfterMs = retryAfterMs
+	return e
+}
+
+func wrongIncarnation(got, have uint64) *messages.Error {
+	return messages.NewError(messages.Code_CODE_WRONG_INCARNATION, "incarnation %d; this cluster is %d", got, have).WithField("incarnation")
+}
+
+func errorReply(call uint64, err *messages.ErrorDetail) *messages.Reply {
+	return &messages.Reply{Call: call, Reply: &messages.Reply_Error{Error: err}}
+}
+
+func errorBytes(err *messages.ErrorDetail) int64 {
+	return int64(64 + len(err.GetMessage()) + len(err.GetField()))
+}

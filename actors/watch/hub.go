@@ -1,0 +1,337 @@
+package watch
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/concord-kv/concord/actors/watch/protocol"
+	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state/store"
+)
+
+// ChangeLog is a frozen view of the store as the hub reads it.
+type ChangeLog interface {
+	Revision() uint64
+	CompactRevision() uint64
+	// Changes calls fn for every event after the position, in order, until fn
+	// returns false. The position is at or above the compact revision.
+	Changes(after *messages.Position, fn func(store.Event) bool) error
+}
+
+// Hub decides who is sent what. It is plain Go, owned by one goroutine: messages
+// go in, TakeOutput takes out what they caused. It has no clock: time is what Tick
+// last said.
+//
+// The one rule behind "no gap, no repeat": a watcher is offered events in order,
+// from wherever they come, and takes those after its cursor. It is moved to the
+// live set only when its cursor has reached the head, and leaves it at the event
+// that it could not take, its cursor right before that event.
+type Hub struct {
+	limits Limits
+
+	// known is false until the first view: the hub does not know the head.
+	known     bool
+	head      uint64
+	compacted uint64
+	waiting   []protocol.StartWatch // came before the hub knew
+
+	clients map[uint64]*client
+	all     []*watcher
+	live    index
+	replay  replay
+	// unready are live watchers that wait for the head to reach their place.
+	unready []*watcher
+
+	ticked       bool
+	tickedMs     int64 // what the last Tick said
+	nowMs        int64 // the time that counts; see tickMaxMs
+	leaderlessMs int64 // since when there is no leader; -1 while there is one
+
+	scan     scan
+	offerSet func(*set) // offerToSet, bound once
+	dirty    []*client
+}
+
+// Output is what one session is sent.
+type Output struct {
+	Session uint64
+	Items   []protocol.Item
+}
+
+// NewHub returns a hub without watches. It answers no StartWatch before the first
+// ViewArrived: NeedsView asks for it.
+func NewHub(limits Limits) *Hub {
+	h := &Hub{limits: limits.withDefaults(), clients: make(map[uint64]*client), leaderlessMs: -1}
+	h.offerSet = h.offerToSet
+	h.replay.needView = true
+	return h
+}
+
+// Watchers returns how many watches live.
+func (h *Hub) Watchers() int { return len(h.all) }
+
+// Start begins a watch, or refuses it.
+func (h *Hub) Start(m protocol.StartWatch) {
+	c := h.clientOf(m.Session)
+	if !h.known {
+		if len(h.waiting) >= h.limits.WatchersMax {
+			h.refuse(c, m.Call, watchLimit(h.limits.WatchersMax, "node"))
+			return
+		}
+		h.waiting = append(h.waiting, m)
+		return
+	}
+	r := m.Request
+	switch {
+	case c.watchers[r.WatchId] != nil:
+		h.refuse(c, m.Call, messages.NewError(messages.Code_CODE_WATCH_EXISTS, "the connection has a watch %d", r.WatchId).WithField("watch_id"))
+		return
+	case len(c.watchers) >= h.limits.WatchersPerSessionMax:
+		h.refuse(c, m.Call, watchLimit(h.limits.WatchersPerSessionMax, "connection"))
+		return
+	case len(h.all) >= h.limits.WatchersMax:
+		h.refuse(c, m.Call, watchLimit(h.limits.WatchersMax, "node"))
+		return
+	case m.After.Complete() < h.compacted:
+		h.refuse(c, m.Call, h.compactedError())
+		return
+	}
+	w := &watcher{
+		client: c, id: r.WatchId, span: spanOf(r.Selector),
+		cursor:       m.After,
+		told:         m.After,
+		creditEvents: orDefault(r.CreditEvents, messages.WatchCreditEventsDefault),
+		creditBytes:  orDefault(r.CreditBytes, messages.WatchCreditBytesDefault),
+		progressMs:   orDefault(r.ProgressMs, messages.WatchProgressMsDefault),
+		readyAt:      max(h.head, m.After.Complete()),
+		toldMs:       h.nowMs,
+	}
+	for _, t := range r.Types {
+		w.types |= 1 << t
+	}
+	if r.PrevKv {
+		w.variant |= withPrev
+	}
+	if r.KeysOnly {
+		w.variant |= keysOnly
+	}
+	c.watchers[w.id] = w
+	w.allSlot = len(h.all)
+	h.all = append(h.all, w)
+	h.send(c, protocol.Item{Started: &protocol.Started{
+		Call: m.Call, WatchID: w.id, From: w.cursor.First(), Current: h.head,
+	}})
+	if w.cursor.Before(protocol.EndOf(h.head)) {
+		h.replay.add(w)
+	} else {
+		h.goLive(w)
+	}
+}
+
+// Cancel ends a watch with code cancelled. A watch that has ended is not answered
+// again: its client gets exactly one end.
+func (h *Hub) Cancel(session, watchID uint64) {
+	if w := h.find(session, watchID); w != nil {
+		h.end(w, messages.NewError(messages.Code_CODE_CANCELLED, "cancelled by the client"))
+	}
+}
+
+// Grant adds credit to a watch.
+func (h *Hub) Grant(session, watchID uint64, events, bytes uint32) {
+	w := h.find(session, watchID)
+	if w == nil {
+		return
+	}
+	w.creditEvents = min(w.creditEvents+int64(events), messages.WatchCreditEventsMax)
+	w.creditBytes = min(w.creditBytes+int64(bytes), messages.WatchCreditBytesMax)
+	if w.phase != parked {
+		return
+	}
+	w.parkedMs = h.nowMs
+	if w.canTake() {
+		h.replay.add(w)
+	}
+}
+
+// Drained returns bytes to a session's window.
+func (h *Hub) Drained(session uint64, bytes int64) {
+	c := h.clients[session]
+	if c == nil {
+		return
+	}
+	before := c.window
+	c.window = min(c.window+bytes, protocol.SessionWindowBytes)
+	if before >= protocol.SessionWindowBytes/2 {
+		return // nobody waits for it
+	}
+	// Half a window first: waking at every byte would read the change log for a
+	// handful of events at a time.
+	wake := c.window >= protocol.SessionWindowBytes/2
+	for _, id := range sortedIDs(c) {
+		w := c.watchers[id]
+		if w.phase != parked || !w.hasCredit() {
+			continue
+		}
+		w.parkedMs = h.nowMs // the client reads
+		if wake {
+			h.replay.add(w)
+		}
+	}
+}
+
+// CloseSession forgets a session and its watches, without a word to it.
+func (h *Hub) CloseSession(session uint64) {
+	h.waiting = slices.DeleteFunc(h.waiting, func(m protocol.StartWatch) bool { return m.Session == session })
+	c := h.clients[session]
+	if c == nil {
+		return
+	}
+	for _, id := range sortedIDs(c) {
+		h.drop(c.watchers[id])
+	}
+	c.out = nil
+	delete(h.clients, session)
+}
+
+// Stop ends every watch with this reason.
+func (h *Hub) Stop(reason *messages.Error) {
+	for len(h.all) > 0 {
+		h.end(h.all[len(h.all)-1], reason)
+	}
+}
+
+// LowWater returns the highest revision that every watch has completely delivered;
+// active is false when there is no watch. A watch that waits for the future counts
+// as being at the head.
+func (h *Hub) LowWater() (after uint64, active bool) {
+	after = h.head
+	for _, w := range h.all {
+		after = min(after, h.place(w).Complete())
+	}
+	return after, len(h.all) > 0
+}
+
+// TakeOutput returns what has come up for the sessions since it was last called,
+// in the order in which they first had something.
+func (h *Hub) TakeOutput() []Output {
+	if len(h.dirty) == 0 {
+		return nil
+	}
+	out := make([]Output, 0, len(h.dirty))
+	for _, c := range h.dirty {
+		if len(c.out) > 0 {
+			out = append(out, Output{c.session, c.out})
+			c.out = nil
+		}
+	}
+	h.dirty = h.dirty[:0]
+	return out
+}
+
+func (h *Hub) send(c *client, i protocol.Item) {
+	if len(c.out) == 0 {
+		h.dirty = append(h.dirty, c)
+	}
+	c.out = append(c.out, i)
+}
+
+func (h *Hub) refuse(c *client, call uint64, err *messages.Error) {
+	h.send(c, protocol.Item{Refused: &protocol.Refused{Call: call, Error: err.Detail}})
+}
+
+// place is how far w has come: a live watcher has everything up to the head.
+func (h *Hub) place(w *watcher) protocol.Position {
+	if head := protocol.EndOf(h.head); w.phase == live && w.cursor.Before(head) {
+		return head
+	}
+	return w.cursor
+}
+
+// goLive enters a watcher whose cursor has reached the head, in no index so far.
+func (h *Hub) goLive(w *watcher) {
+	w.phase = live
+	h.live.add(w)
+	if w.ready {
+		return
+	}
+	if h.head >= w.readyAt {
+		h.tellPlace(w)
+		return
+	}
+	h.unready = append(h.unready, w)
+}
+
+// park stops feeding a watcher whose cursor stands right before an event that it
+// may not be sent. It must be in no index.
+func (h *Hub) park(w *watcher) {
+	w.phase = parked
+	w.parkedMs = h.nowMs
+}
+
+// end tells the session that the watch is over and forgets it.
+func (h *Hub) end(w *watcher, reason *messages.Error) {
+	h.send(w.client, protocol.Item{End: &messages.WatchEnd{
+		WatchId: w.id, Reason: reason.Detail, Resume: h.place(w).Proto(),
+	}})
+	h.drop(w)
+}
+
+func (h *Hub) drop(w *watcher) {
+	switch w.phase {
+	case live:
+		h.live.remove(w)
+		if !w.ready {
+			h.unready = slices.DeleteFunc(h.unready, func(u *watcher) bool { return u == w })
+		}
+	case behind:
+		h.replay.remove(w)
+	}
+	last := len(h.all) - 1
+	h.all[last].allSlot = w.allSlot
+	h.all[w.allSlot] = h.all[last]
+	h.all[last] = nil
+	h.all = h.all[:last]
+	delete(w.client.watchers, w.id)
+}
+
+func (h *Hub) find(session, watchID uint64) *watcher {
+	if c := h.clients[session]; c != nil {
+		return c.watchers[watchID]
+	}
+	return nil
+}
+
+func (h *Hub) clientOf(session uint64) *client {
+	c := h.clients[session]
+	if c == nil {
+		c = &client{session: session, watchers: make(map[uint64]*watcher), window: protocol.SessionWindowBytes}
+		h.clients[session] = c
+	}
+	return c
+}
+
+func (h *Hub) compactedError() *messages.Error {
+	e := messages.NewError(messages.Code_CODE_COMPACTED, "events up to revision %d are gone", h.compacted)
+	e.Detail.CompactRevision, e.Detail.CurrentRevision = h.compacted, h.head
+	return e
+}
+
+func watchLimit(limit int, whose string) *messages.Error {
+	return messages.NewError(messages.Code_CODE_WATCH_LIMIT, "the %s has %d watches", whose, limit).WithLimit(uint64(limit))
+}
+
+func sortedIDs(c *client) []uint64 {
+	ids := make([]uint64, 0, len(c.watchers))
+	for id := range c.watchers {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, cmp.Compare[uint64])
+	return ids
+}
+
+func orDefault(v uint32, def int64) int64 {
+	if v == 0 {
+		return def
+	}
+	return int64(v)
+}
