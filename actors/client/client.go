@@ -94,6 +94,9 @@ func errClosed() *messages.Error {
 	return messages.NewError(messages.Code_CODE_CANCELLED, "the client is closed")
 }
 
+// Clock returns the client's clock: what SentAt in its answers counts on.
+func (c *Client) Clock() Clock { return c.cfg.Clock }
+
 // do sends one operation and waits for its answer.
 func (c *Client) do(ctx context.Context, op *messages.Operation) (*messages.Reply, error) {
 	if err := ctx.Err(); err != nil {

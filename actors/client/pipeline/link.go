@@ -129,14 +129,16 @@ func (l *link) takeWires() []*Call {
 
 // advance notices a node that went silent and returns when to look again.
 func (l *link) advance(now time.Duration) time.Duration {
-	if !l.up {
+	if !l.up || l.leave != nil {
 		return Never
 	}
 	silent := l.lastReceived + l.heartbeat*messages.HeartbeatsMissedMax
-	if now >= silent && l.leave == nil {
+	if now >= silent {
 		l.leave = messages.UnknownOutcome(messages.Code_CODE_UNAVAILABLE, "the node has been silent for %v", now-l.lastReceived)
+		return Never
 	}
-	return min(silent, max(l.lastSent+l.heartbeat, now+time.Millisecond))
+	// A writer that is held up sends its heartbeat late: look again, but not at once.
+	return min(silent, max(l.lastSent+l.heartbeat, now+l.heartbeat/20))
 }
 
 // Leave returns why the connection should be given up for another one; nil while it

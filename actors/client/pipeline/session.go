@@ -195,7 +195,8 @@ func (s *session) onRefusal(p *Pipeline, c *Call, e *messages.Error, recorded bo
 		if code == messages.Code_CODE_WRONG_INCARNATION && p.link.leave == nil {
 			p.link.leave = e
 		}
-	case retryable(code) || !recorded && code == messages.Code_CODE_SESSION_LIMIT:
+	case retryable(code) || code == messages.Code_CODE_SESSION_LIMIT:
+		// The latter: more answers than the cluster keeps; those before make room.
 		s.goBack(p, c)
 		s.pause.extend(now, time.Duration(e.Detail.GetRetryAfterMs())*time.Millisecond, p.cfg.Random)
 	case recorded:

@@ -304,7 +304,9 @@ func (ws *watches) onBatch(p *Pipeline, m *messages.WatchBatch) {
 	p.saw(m.GetTo().GetRevision())
 	events, bytes := len(m.Events), 0
 	if events > 0 {
-		bytes = proto.Size(m)
+		for _, e := range m.Events {
+			bytes += int(messages.CreditBytes(e))
+		}
 		if w.after != nil && !before(w.after, m.Events[events-1]) {
 			w.owedEvents += events
 			w.owedBytes += bytes
