@@ -1,0 +1,110 @@
+package store
+
+import "github.com/tidwall/btree"
+
+// reader is everything that reads at a revision need: the frozen parts of a View.
+type reader struct {
+	log
+	tree      tree
+	kept      *btree.BTreeG[Rec]
+	protected []Protected
+}
+
+// version is one version of a key and, while its event is in the log, its place.
+type version struct {
+	rec   Rec
+	seq   uint64
+	inLog bool
+}
+
+// head returns the newest version of a key from its slot in the tree.
+func (v *reader) head(rec Rec, tag uint32) version {
+	seq, ok := v.place(rec, tag)
+	return version{rec, seq, ok}
+}
+
+// before returns the version that c replaced; its rec is "" when there was none or
+// it is no longer kept.
+func (v *reader) before(c version) version {
+	if !c.inLog {
+		return version{rec: v.keptBefore(c.rec.Key(), c.rec.Mod(), c.rec.OpIndex())}
+	}
+	e := v.at(c.seq)
+	if e.back != 0 && uint64(e.back) <= c.seq-v.base {
+		return version{e.prev, c.seq - uint64(e.back), true}
+	}
+	return version{rec: e.prev}
+}
+
+// versionAt returns the version, tombstones too, that was the newest at rev; c is
+// the head of the chain. rev must be readable for the key.
+func (v *reader) versionAt(c version, rev uint64) version {
+	if c.rec.Mod() <= rev {
+		return c
+	}
+	if c.inLog {
+		for limit := v.first(rev + 1); ; {
+			e := v.at(c.seq)
+			if j := uint64(e.jump); j > uint64(e.back) && j <= c.seq-v.base && c.seq-j >= limit {
+				c.seq -= j
+				continue
+			}
+			b := uint64(e.back)
+			if b != 0 && b <= c.seq-v.base {
+				if c.seq-b < limit {
+					return version{e.prev, c.seq - b, true}
+				}
+				c.seq -= b
+				continue
+			}
+			c = version{rec: e.prev}
+			break
+		}
+		if c.rec == "" || c.rec.Mod() <= rev {
+			return c
+		}
+	}
+	return version{rec: v.keptBefore(c.rec.Key(), rev+1, 0)}
+}
+
+// recordAt returns the record that a key had at rev, "" for none.
+func (v *reader) recordAt(rec Rec, tag uint32, rev uint64) Rec {
+	if rec.Mod() > rev {
+		rec = v.versionAt(v.head(rec, tag), rev).rec
+	}
+	if !rec.live() {
+		return ""
+	}
+	return rec
+}
+
+// keptBefore returns the newest version under a protected prefix that was replaced
+// by an event no longer in the log and is older than {rev, op}.
+func (v *reader) keptBefore(key string, rev uint64, op uint32) (found Rec) {
+	if v.kept == nil {
+		return ""
+	}
+	v.kept.Descend(keptPivot(key, rev, op), func(r Rec) bool {
+		if r.Key() != key {
+			return false
+		}
+		if !r.older(rev, op) {
+			return true
+		}
+		found = r
+		return false
+	})
+	return found
+}
+
+// keptLess orders versions by key, oldest first.
+func keptLess(a, b Rec) bool {
+	if ka, kb := a.Key(), b.Key(); ka != kb {
+		return ka < kb
+	}
+	return a.older(b.Mod(), b.OpIndex())
+}
+
+func keptPivot(key string, rev uint64, op uint32) Rec {
+	return Make(Fields{Key: key, Mod: rev, OpIndex: op, Version: 1})
+}
