@@ -69,7 +69,7 @@ func (a *Actor) Receive(ctx actor.Context) {
 	case *messages.Proposed:
 		a.core.proposed(m)
 	case *messages.LeaderChanged:
-	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
+	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.DeadLetterResponse:
 	default:
 		panic(fmt.Sprintf("expiry: unexpected message %T", m))
 	}

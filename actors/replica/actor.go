@@ -99,7 +99,7 @@ func (a *Actor) Receive(ctx actor.Context) {
 		a.onStarted()
 	case *actor.Stopping:
 		a.core.stop()
-	case *actor.Stopped, *actor.Restarting:
+	case *actor.Stopped, *actor.Restarting, *actor.DeadLetterResponse:
 	default:
 		panic(fmt.Sprintf("replica: unexpected message %T", m))
 	}
