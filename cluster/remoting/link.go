@@ -1,0 +1,270 @@
+package remoting
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/remote"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/concord-kv/concord/messages"
+)
+
+// outgoing is a message on its way to a peer.
+type outgoing struct {
+	message   proto.Message
+	target    string
+	requestID uint32 // of the target
+	sender    string
+}
+
+// link is the connection that we dialled to one peer: a bounded queue and the one
+// goroutine that empties it. It ends once, with everything that depended on it,
+// and a new one begins with an empty queue: nothing is said to a peer's next life
+// that was meant for its last.
+type link struct {
+	endpoint *endpoint
+	address  string
+	queue    *queue[outgoing]
+	ctx      context.Context
+	cancel   context.CancelFunc
+	done     chan struct{} // run has returned
+
+	finishOnce sync.Once
+	finishing  chan struct{}
+}
+
+func newLink(e *endpoint, address string) *link {
+	l := &link{
+		endpoint:  e,
+		address:   address,
+		queue:     newQueue[outgoing](linkMessagesMax, linkBytesMax),
+		done:      make(chan struct{}),
+		finishing: make(chan struct{}),
+	}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// send waits for room; it reports false when the link ended or stop was closed.
+func (l *link) send(o outgoing, stop <-chan struct{}) bool {
+	return l.queue.push(o, proto.Size(o.message), stop)
+}
+
+// trySend reports whether there was room.
+func (l *link) trySend(o outgoing) bool {
+	taken, _ := l.queue.tryPush(o, proto.Size(o.message))
+	return taken
+}
+
+// finish ends the link once what is queued has gone out. cut ends it now.
+func (l *link) finish() {
+	l.finishOnce.Do(func() {
+		l.queue.end()
+		close(l.finishing)
+		time.AfterFunc(closeGrace, l.cancel)
+	})
+}
+
+func (l *link) cut() { l.cancel() }
+
+func (l *link) run() {
+	defer l.endpoint.background.Done()
+	defer close(l.done)
+	reason := l.serve()
+	l.cancel()
+	l.queue.end()
+	l.queue.drop()
+	l.endpoint.linkEnded(l, reason)
+}
+
+// serve dials, connects and writes until the link ends, and says why.
+func (l *link) serve() *messages.ErrorDetail {
+	cfg := l.endpoint.cfg
+	cc, err := grpc.NewClient("passthrough:///"+l.address, l.dialOptions()...)
+	if err != nil {
+		return lost("dial %s: %v", l.address, err)
+	}
+	defer cc.Close()
+	late := time.AfterFunc(cfg.HandshakeTimeout, l.cancel)
+	stream, err := l.connect(cc)
+	if !late.Stop() && err == nil {
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
+		d := lost("dial %s: %v", l.address, err)
+		d.Outcome = messages.Outcome_OUTCOME_NOT_APPLIED
+		return d
+	}
+	// The peer has nothing to say on this stream but that it ends.
+	ended := make(chan error, 1)
+	go func() {
+		var m remote.RemoteMessage
+		ended <- stream.RecvMsg(&m)
+	}()
+	w := batchWriter{own: l.endpoint.address}
+	if err = l.write(stream, &w, ended); err == nil {
+		if err = stream.CloseSend(); err == nil {
+			err = <-ended // what was sent is through when the peer ends it, too
+			ended <- err
+		}
+	}
+	l.cancel()
+	if cause := <-ended; cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, io.EOF) {
+		err = cause
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return lost("the connection to %s has ended", l.address)
+	}
+	return lost("the connection to %s was lost: %v", l.address, err)
+}
+
+func (l *link) connect(cc *grpc.ClientConn) (grpc.ClientStream, error) {
+	stream, err := cc.NewStream(l.ctx, &remote.Remoting_ServiceDesc.Streams[0], remote.Remoting_Receive_FullMethodName)
+	if err != nil {
+		return nil, err
+	}
+	err = stream.SendMsg(&remote.RemoteMessage{MessageType: &remote.RemoteMessage_ConnectRequest{
+		ConnectRequest: &remote.ConnectRequest{ConnectionType: &remote.ConnectRequest_ServerConnection{
+			ServerConnection: &remote.ServerConnection{MemberId: l.endpoint.member, Address: l.endpoint.address},
+		}},
+	}})
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	var m remote.RemoteMessage
+	if err := stream.RecvMsg(&m); err != nil {
+		return nil, err
+	}
+	if r := m.GetConnectResponse(); r == nil || r.Blocked {
+		return nil, errors.New("the peer did not accept the connection")
+	}
+	return stream, nil
+}
+
+// write sends batches until the link is to finish (nil), the peer ends the stream,
+// or nothing needed it for a while.
+func (l *link) write(stream grpc.ClientStream, w *batchWriter, ended chan error) error {
+	idle := time.NewTicker(idleMax)
+	defer idle.Stop()
+	for {
+		w.items = l.queue.popBatch(w.items[:0], batchMessagesMax, batchBytesMax)
+		if len(w.items) > 0 {
+			if err := w.write(stream); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-l.queue.filled:
+			continue
+		case err := <-ended:
+			ended <- err
+			if err == nil {
+				return io.EOF // a disconnect request
+			}
+			return err
+		case <-l.finishing:
+			if l.queue.empty() {
+				return nil
+			}
+		case <-l.ctx.Done():
+			return l.ctx.Err()
+		case <-idle.C:
+			if l.endpoint.linkIdle(l) {
+				return nil
+			}
+		}
+	}
+}
+
+func (l *link) dialOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithTransportCredentials(newClientCreds(l.endpoint.cfg, l.address, &l.endpoint.counters)),
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.WithSharedWriteBuffer(true),
+		grpc.WithIdleTimeout(0),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(),
+		grpc.WithDisableHealthCheck(),
+		grpc.WithMaxHeaderListSize(16 << 10),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(connectBytes)),
+	}
+}
+
+// batchWriter turns queued messages into protoactor batches. Its memory is used
+// again: gRPC has encoded a batch when SendMsg returns.
+type batchWriter struct {
+	own       string
+	items     []outgoing
+	batch     remote.MessageBatch
+	envelopes []remote.MessageEnvelope
+	pids      []actor.PID
+	data      []byte
+}
+
+func (w *batchWriter) write(stream grpc.ClientStream) error {
+	n := len(w.items)
+	if cap(w.envelopes) < batchMessagesMax {
+		w.envelopes = make([]remote.MessageEnvelope, batchMessagesMax)
+		w.pids = make([]actor.PID, batchMessagesMax)
+	}
+	b := &w.batch
+	b.TypeNames, b.Targets, b.Senders, b.Envelopes = b.TypeNames[:0], b.Targets[:0], b.Senders[:0], b.Envelopes[:0]
+	if cap(w.data) > 2*batchBytesMax {
+		w.data = nil // one large message must not hold its memory
+	}
+	w.data = w.data[:0]
+	for i := range n {
+		o := &w.items[i]
+		start := len(w.data)
+		var err error
+		if w.data, err = (proto.MarshalOptions{}).MarshalAppend(w.data, o.message); err != nil {
+			return err // invalid UTF-8 in a message of ours
+		}
+		e := &w.envelopes[i]
+		e.TypeId, b.TypeNames = indexOf(b.TypeNames, nameOfMessage(o.message))
+		e.Target, b.Targets = indexOf(b.Targets, o.target)
+		e.TargetRequestId = o.requestID
+		e.Sender = w.senderIndex(o.sender)
+		e.MessageData = w.data[start:len(w.data):len(w.data)]
+		b.Envelopes = append(b.Envelopes, e)
+	}
+	clear(w.items)
+	return stream.SendMsg(&remote.RemoteMessage{MessageType: &remote.RemoteMessage_MessageBatch{MessageBatch: b}})
+}
+
+// senderIndex returns one more than the index of the sender, or 0 for none.
+func (w *batchWriter) senderIndex(id string) int32 {
+	if id == "" {
+		return 0
+	}
+	for i, pid := range w.batch.Senders {
+		if pid.Id == id {
+			return int32(i) + 1
+		}
+	}
+	pid := &w.pids[len(w.batch.Senders)]
+	pid.Address, pid.Id = w.own, id
+	w.batch.Senders = append(w.batch.Senders, pid)
+	return int32(len(w.batch.Senders))
+}
+
+func indexOf(list []string, s string) (int32, []string) {
+	for i := range list {
+		if list[i] == s {
+			return int32(i), list
+		}
+	}
+	return int32(len(list)), append(list, s)
+}
