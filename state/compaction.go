@@ -1,0 +1,112 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/concord-kv/concord/messages"
+)
+
+// sampleTable holds (revision, clock) pairs, one a Tick that saw a new revision, for
+// retention by age. Like the idempotency queue it grows at the end and shrinks at
+// the front, so that a view can share the slice.
+type sampleTable struct {
+	list   []sample
+	digest uint64
+}
+
+type sample struct {
+	revision uint64
+	clockMs  int64
+}
+
+// samplesMax bounds the samples: beyond it every second one goes, and retention by
+// age becomes coarser for a while.
+const samplesMax = 1 << 17
+
+func (t *sampleTable) add(s sample) {
+	if n := len(t.list); n > 0 && t.list[n-1].revision == s.revision {
+		return // the earlier time says more
+	}
+	t.list = append(t.list, s)
+	t.digest += hashSample(s)
+	if len(t.list) <= samplesMax {
+		return
+	}
+	kept := make([]sample, 0, samplesMax)
+	for i, s := range t.list {
+		if i%2 == 0 {
+			kept = append(kept, s)
+		} else {
+			t.digest -= hashSample(s)
+		}
+	}
+	t.list = kept
+}
+
+// dropBefore drops the first n samples.
+func (t *sampleTable) drop(n int) {
+	for _, s := range t.list[:n] {
+		t.digest -= hashSample(s)
+	}
+	t.list = t.list[n:]
+}
+
+// tick notes which revision is current at this time and lets retention move C.
+func (m *Machine) tick() {
+	m.samples.add(sample{revision: m.kv.Revision(), clockMs: m.clock.ms})
+	m.compactTo(m.horizon())
+}
+
+// horizon returns the compact revision that retention asks for: the later of what
+// the number of revisions and their age give, because history is kept for whichever
+// is less.
+func (m *Machine) horizon() uint64 {
+	var c uint64
+	if r, keep := m.kv.Revision(), m.config.GetRetentionRevisions(); r > keep {
+		c = r - keep
+	}
+	// The last sample that is old enough. Those before it say nothing any more.
+	cutoff := m.clock.ms - m.config.GetRetentionMs()
+	n, _ := slices.BinarySearchFunc(m.samples.list, cutoff, func(s sample, cutoff int64) int {
+		if s.clockMs <= cutoff {
+			return -1
+		}
+		return 1
+	})
+	if n > 0 {
+		c = max(c, m.samples.list[n-1].revision)
+		m.samples.drop(n - 1)
+	}
+	return c
+}
+
+// compactTo moves C forward to a revision, or as far as the consumers allow.
+func (m *Machine) compactTo(revision uint64) {
+	revision = min(revision, m.kv.Revision(), m.cursors.floor(m.kv.Revision(), m.kv.Compacted(), m.config.GetConsumerLagMax()))
+	if revision > m.kv.Compacted() {
+		m.kv.Compact(revision, m.protected())
+	}
+}
+
+// compact is an operator's request. It answers with the effective C, which
+// consumers may hold back and which never goes back.
+func (m *Machine) compact(r *messages.Result, c *messages.Compact) *messages.Error {
+	if c.GetRevision() > m.kv.Revision() {
+		return futureRevision("revision", c.GetRevision(), m.kv.Revision())
+	}
+	m.compactTo(c.GetRevision())
+	r.Answer = &messages.Result_Compact{Compact: &messages.CompactResult{CompactRevision: m.kv.Compacted()}}
+	return nil
+}
+
+func futureRevision(field string, asked, current uint64) *messages.Error {
+	err := messages.NewError(messages.Code_CODE_FUTURE_REVISION, "revision %d is after the current %d", asked, current).WithField(field)
+	err.Detail.CurrentRevision = current
+	return err
+}
+
+func compacted(field string, asked, c uint64) *messages.Error {
+	err := messages.NewError(messages.Code_CODE_COMPACTED, "revision %d is before the compact revision %d", asked, c).WithField(field)
+	err.Detail.CompactRevision = c
+	return err
+}

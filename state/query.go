@@ -1,0 +1,145 @@
+package state
+
+import (
+	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state/store"
+)
+
+// Now is what the answering node knows about time. It is for display: no query
+// decides anything by it, so a key is visible until the revision that deletes it,
+// whatever any clock says.
+type Now struct {
+	// ClockMs is an estimate of the lease clock, 0 for none.
+	ClockMs int64
+	// WallMs is Unix time, 0 for none.
+	WallMs int64
+}
+
+// Query answers one read. Refusals: CODE_INVALID_ARGUMENT with the field,
+// CODE_COMPACTED and CODE_FUTURE_REVISION with the revisions, and what the query's
+// own method says. Status answers the part that the state knows.
+func (v *View) Query(q *messages.Query, now Now) (*messages.QueryReply, *messages.Error) {
+	if err := messages.ValidateQuery(q); err != nil {
+		return nil, err
+	}
+	reply := &messages.QueryReply{Revision: v.kv.Revision(), CompactRevision: v.kv.Compacted()}
+	s := shower{view: v, now: now}
+	if err := v.query(reply, q, &s); err != nil {
+		return nil, err
+	}
+	return reply, nil
+}
+
+func (v *View) query(reply *messages.QueryReply, q *messages.Query, s *shower) (err *messages.Error) {
+	switch r := q.Query.(type) {
+	case *messages.Query_Get:
+		a := &messages.QueryReply_Get{}
+		a.Get, err = v.get(r.Get, s)
+		reply.Reply = a
+	case *messages.Query_GetMany:
+		a := &messages.QueryReply_GetMany{}
+		a.GetMany, err = v.getMany(r.GetMany, s)
+		reply.Reply = a
+	case *messages.Query_List:
+		a := &messages.QueryReply_List{}
+		a.List, err = v.list(r.List, s)
+		reply.Reply = a
+	case *messages.Query_History:
+		a := &messages.QueryReply_History{}
+		a.History, err = v.history(r.History)
+		reply.Reply = a
+	case *messages.Query_Changes:
+		a := &messages.QueryReply_Changes{}
+		a.Changes, err = v.changes(r.Changes)
+		reply.Reply = a
+	case *messages.Query_Revision:
+		reply.Reply = &messages.QueryReply_RevisionReply{RevisionReply: &messages.RevisionReply{
+			Revision: v.kv.Revision(), CompactRevision: v.kv.Compacted(),
+		}}
+	case *messages.Query_LeaseInfo:
+		a := &messages.QueryReply_LeaseInfo{}
+		a.LeaseInfo, err = v.leaseInfo(r.LeaseInfo, s)
+		reply.Reply = a
+	case *messages.Query_LeaseList:
+		reply.Reply = &messages.QueryReply_LeaseList{LeaseList: v.leaseList(r.LeaseList, s)}
+	case *messages.Query_IndexLookup:
+		a := &messages.QueryReply_IndexLookup{}
+		a.IndexLookup, err = v.indexLookup(r.IndexLookup, s)
+		reply.Reply = a
+	case *messages.Query_IndexList:
+		reply.Reply = &messages.QueryReply_IndexList{IndexList: &messages.IndexListReply{Indexes: v.indexes.List()}}
+	case *messages.Query_CursorList:
+		reply.Reply = &messages.QueryReply_CursorList{CursorList: v.cursorList()}
+	case *messages.Query_Config:
+		reply.Reply = &messages.QueryReply_Config{Config: &messages.ConfigReply{Config: v.config}}
+	case *messages.Query_Status:
+		reply.Reply = &messages.QueryReply_Status{Status: v.Status()}
+	default:
+		return messages.NewError(messages.Code_CODE_UNSUPPORTED, "no answer to %T", q.Query).WithField("query")
+	}
+	return err
+}
+
+// shower turns records into what clients see.
+type shower struct {
+	view *View
+	now  Now
+}
+
+// clockMs returns the best guess at the lease clock.
+func (s *shower) clockMs() int64 { return max(s.now.ClockMs, s.view.clock.ms) }
+
+// record shows one record. latest says that it is of the latest state: only then has
+// it time left.
+func (s *shower) record(r store.Rec, keysOnly, latest bool) *messages.Record {
+	p := r.Proto(keysOnly)
+	if !latest || p.LeaseId == 0 {
+		return p
+	}
+	row, ok := s.view.leases.find(p.LeaseId)
+	if !ok {
+		return p
+	}
+	left := max(0, row.deadlineMs-s.clockMs())
+	p.RemainingTtlMs = &left
+	if s.now.WallMs != 0 {
+		at := s.now.WallMs + left
+		p.ExpiresAtUnixMs = &at
+	}
+	return p
+}
+
+// at resolves the revision of a read over the keys lo <= key < hi; 0 is the latest.
+func (v *View) at(lo, hi string, revision uint64) (uint64, *messages.Error) {
+	current := v.kv.Revision()
+	switch {
+	case revision == 0:
+		return current, nil
+	case revision > current:
+		return 0, futureRevision("revision", revision, current)
+	case !v.kv.Readable(lo, hi, revision):
+		return 0, compacted("revision", revision, v.kv.Floor(lo, hi))
+	}
+	return revision, nil
+}
+
+// Status returns the part of a status answer that the state knows.
+func (v *View) Status() *messages.StatusReply {
+	return &messages.StatusReply{
+		ClusterId:       v.global.clusterID,
+		Incarnation:     v.global.incarnation,
+		AppliedIndex:    v.applied,
+		Revision:        v.kv.Revision(),
+		CompactRevision: v.kv.Compacted(),
+		ClockMs:         v.clock.ms,
+		ClockEpoch:      v.clock.epoch,
+		Keys:            uint64(v.kv.Keys()),
+		Leases:          uint64(v.leases.len()),
+		Sessions:        uint64(v.sessions.Len()),
+		HistoryEvents:   uint64(v.kv.Events()),
+		LogicalBytes:    v.kv.LogicalBytes(),
+		QuotaBytes:      v.config.GetQuotaBytes(),
+		Digest:          v.digest,
+		ApplyVersion:    v.global.applyVersion,
+	}
+}

@@ -1,0 +1,240 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/tidwall/btree"
+
+	"github.com/concord-kv/concord/messages"
+)
+
+// sessionTable holds the exactly-once sessions: for each the number of its last
+// write, and the answers that its client has not acknowledged yet.
+type sessionTable struct {
+	table  ordered[sessionRow]
+	gen    uint64
+	shared bool
+	digest uint64
+}
+
+// sessionRow stands in the table; its session is copied before a change when a view
+// may see it.
+type sessionRow struct {
+	id uint64
+	*session
+}
+
+type session struct {
+	gen     uint64
+	leaseID uint64
+	label   string
+	// last is the highest number that was answered, acknowledged the highest whose
+	// answer is not needed any more. answers are those between, without gaps. The
+	// slice only grows at its end and shrinks at its front, so that a view can
+	// share it.
+	last, acknowledged uint64
+	answers            []answer
+}
+
+// answer is a recorded result. The most frequent one, a put that returns nothing,
+// is not kept as a message.
+type answer struct {
+	revision uint64
+	result   *messages.Result // nil: a put's empty answer at revision
+}
+
+// answersGrowth is the least room that a session's answers get at once: most
+// sessions never have more than a few.
+const answersGrowth = 16
+
+func newSessionTable() sessionTable {
+	return sessionTable{gen: 1, table: newOrdered(func(a, b sessionRow) bool { return a.id < b.id })}
+}
+
+func (t *sessionTable) len() int { return t.table.len() }
+
+func (t *sessionTable) find(id uint64) (*session, bool) {
+	row, ok := t.table.get(sessionRow{id: id})
+	return row.session, ok
+}
+
+// own returns a session for changing it. Its hash has left the digest: call done
+// afterwards.
+func (t *sessionTable) own(id uint64) *session {
+	row, ok := t.table.get(sessionRow{id: id})
+	if !ok {
+		panic(fmt.Sprintf("sessions: %d does not exist", id))
+	}
+	t.digest -= hashSession(id, row.session)
+	if t.shared {
+		t.shared = false
+		t.gen++
+	}
+	if row.gen != t.gen {
+		c := *row.session
+		c.gen = t.gen
+		row.session = &c
+		t.table.set(row)
+	}
+	return row.session
+}
+
+func (t *sessionTable) done(id uint64, s *session) { t.digest += hashSession(id, s) }
+
+func (t *sessionTable) add(id uint64, s session) {
+	if t.shared {
+		t.shared = false
+		t.gen++
+	}
+	s.gen = t.gen
+	t.table.set(sessionRow{id: id, session: &s})
+	t.digest += hashSession(id, &s)
+	for i := range s.answers {
+		t.digest += s.hashAnswer(id, i)
+	}
+}
+
+func (t *sessionTable) remove(id uint64) {
+	s, ok := t.find(id)
+	if !ok {
+		panic(fmt.Sprintf("sessions: %d does not exist", id))
+	}
+	t.digest -= hashSession(id, s)
+	for i := range s.answers {
+		t.digest -= s.hashAnswer(id, i)
+	}
+	t.table.remove(sessionRow{id: id})
+}
+
+// acknowledge drops the answers up to a number.
+func (t *sessionTable) acknowledge(id uint64, number uint64) {
+	s, _ := t.find(id)
+	number = min(number, s.last)
+	if number <= s.acknowledged {
+		return
+	}
+	s = t.own(id)
+	n := int(number - s.acknowledged)
+	for i := range n {
+		t.digest -= s.hashAnswer(id, i)
+	}
+	s.answers = s.answers[n:]
+	s.acknowledged = number
+	t.done(id, s)
+}
+
+// record keeps the answer of the next number.
+func (t *sessionTable) record(id uint64, r *messages.Result) {
+	s := t.own(id)
+	s.last++
+	if n := len(s.answers); n == cap(s.answers) {
+		s.answers = append(make([]answer, 0, max(answersGrowth, 2*n)), s.answers...)
+	}
+	s.answers = append(s.answers, answerOf(r))
+	t.digest += s.hashAnswer(id, len(s.answers)-1)
+	t.done(id, s)
+}
+
+func (t *sessionTable) view() *btree.BTreeG[sessionRow] {
+	t.shared = true
+	return t.table.freeze()
+}
+
+// number returns the sequence number of answers[i].
+func (s *session) number(i int) uint64 { return s.acknowledged + uint64(i) + 1 }
+
+// inSession applies a numbered write of a session: each number once, in order.
+func (m *Machine) inSession(r *messages.Result, c *messages.Command) *messages.Error {
+	id, number := c.GetSessionId(), c.GetSequence()
+	s, ok := m.sessions.find(id)
+	if !ok {
+		// Whether this number was applied while the session lived, nobody knows.
+		return messages.UnknownOutcome(messages.Code_CODE_SESSION_EXPIRED, "session %d does not exist", id)
+	}
+	m.sessions.acknowledge(id, c.GetAcknowledged())
+	s, _ = m.sessions.find(id)
+	switch {
+	case number <= s.acknowledged:
+		return messages.UnknownOutcome(messages.Code_CODE_OUT_OF_ORDER, "write %d was answered and acknowledged", number)
+	case number <= s.last:
+		m.replay(r, s.answers[number-s.acknowledged-1])
+		return nil
+	case number > s.last+1:
+		return messages.NewError(messages.Code_CODE_OUT_OF_ORDER, "write %d is next, not %d", s.last+1, number)
+	case !m.live(m.leases.at(m.mustFind(s.leaseID))):
+		return messages.NewError(messages.Code_CODE_SESSION_EXPIRED, "session %d is past its deadline", id)
+	}
+	if most := m.config.GetSessionAnswersMax(); uint64(len(s.answers)) >= most {
+		return messages.NewError(messages.Code_CODE_OVERLOADED, "%d answers wait for an acknowledgement", most).
+			WithField("acknowledged").WithLimit(most)
+	}
+	m.settle(r, m.idempotent(r, c))
+	if _, ok := m.sessions.find(id); ok { // it may have ended itself
+		m.sessions.record(id, r)
+	}
+	return nil
+}
+
+// openSession makes a session and the lease that it hangs on.
+func (m *Machine) openSession(r *messages.Result, o *messages.OpenSession) *messages.Error {
+	if most := m.config.GetSessionsMax(); uint64(m.sessions.len()) >= most {
+		return messages.NewError(messages.Code_CODE_SESSION_LIMIT, "%d sessions exist", most).WithLimit(most)
+	}
+	if err := m.roomForLease(0); err != nil {
+		return err
+	}
+	id := m.global.nextSessionID
+	m.global.nextSessionID++
+	lease, _ := m.newLease(o.GetTtlMs(), leaseBody{sessionID: id})
+	m.sessions.add(id, session{leaseID: lease, label: o.GetLabel()})
+	r.Answer = &messages.Result_OpenSession{OpenSession: &messages.OpenSessionResult{
+		SessionId: id, LeaseId: lease, TtlMs: o.GetTtlMs(),
+	}}
+	return nil
+}
+
+// closeSession ends a session and its lease.
+func (m *Machine) closeSession(r *messages.Result, c *messages.CloseSession) *messages.Error {
+	s, ok := m.sessions.find(c.GetSessionId())
+	if !ok {
+		return messages.NewError(messages.Code_CODE_SESSION_EXPIRED, "session %d does not exist", c.GetSessionId()).
+			WithField("session_id")
+	}
+	m.begin(false)
+	keys := m.endLease(m.mustFind(s.leaseID), messages.EventCause_EVENT_CAUSE_REVOKED)
+	m.commit()
+	r.Answer = &messages.Result_CloseSession{CloseSession: &messages.CloseSessionResult{KeysDeleted: uint64(keys)}}
+	return nil
+}
+
+// answerOf returns what is recorded of a result. It shares the result's answer.
+func answerOf(r *messages.Result) answer {
+	if p, ok := r.Answer.(*messages.Result_Put); ok && r.Error == nil && p.Put.GetPrev() == nil {
+		return answer{revision: r.Revision}
+	}
+	// A copy: the result itself lives in a slab with those of its whole entry.
+	return answer{revision: r.Revision, result: &messages.Result{Revision: r.Revision, Error: r.Error, Answer: r.Answer}}
+}
+
+// replay answers with a recorded result.
+func (m *Machine) replay(r *messages.Result, a answer) {
+	m.effects.Replayed++
+	a.fill(r)
+	r.Replayed = true
+}
+
+func (a answer) fill(r *messages.Result) {
+	r.Revision = a.revision
+	if a.result == nil {
+		r.Answer = emptyPut
+		return
+	}
+	r.Error, r.Answer = a.result.Error, a.result.Answer
+}
+
+// message returns the recorded result in new memory.
+func (a answer) message() *messages.Result {
+	r := &messages.Result{}
+	a.fill(r)
+	return r
+}
