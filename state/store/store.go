@@ -86,7 +86,9 @@ func (s *Store) Put(r Rec) (prev Rec) {
 	s.nextOp++
 	old, tag := s.r.tree.set(r, uint32(s.r.next))
 	e := entry{rec: r, prev: old, tomb: r.Tombstone()}
-	s.r.link(&e, old, tag)
+	if old != "" {
+		s.r.link(&e, old, tag)
+	}
 	if e.tomb && !old.live() {
 		panic(fmt.Sprintf("store: delete of absent key %q at %d.%d", r.Key(), r.Mod(), r.OpIndex()))
 	}
