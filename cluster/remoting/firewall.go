@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"io"
 	"net"
 	"runtime/debug"
 	"time"
@@ -114,9 +113,7 @@ func (g *guard) RecvMsg(m any) error {
 		case codes.ResourceExhausted:
 			return refusal{RefusedOversize}
 		case codes.Internal:
-			if g.ServerStream.Context().Err() == nil && !errors.Is(err, io.EOF) {
-				return refusal{RefusedPayload}
-			}
+			return refusal{RefusedPayload}
 		}
 		return err
 	}
