@@ -6,7 +6,7 @@ import "github.com/tidwall/btree"
 type reader struct {
 	log
 	tree      tree
-	kept      *btree.BTreeG[Rec]
+	kept      *btree.BTreeG[replaced]
 	protected []Protected
 }
 
@@ -78,33 +78,45 @@ func (v *reader) recordAt(rec Rec, tag uint32, rev uint64) Rec {
 	return rec
 }
 
-// keptBefore returns the newest version under a protected prefix that was replaced
-// by an event no longer in the log and is older than {rev, op}.
+// replaced is a version under a protected prefix whose successor, at revision by, is
+// no longer in the log. It is part of the history while by is after the key's floor:
+// one that outlived its protection must not come back with a later one.
+type replaced struct {
+	rec Rec
+	by  uint64
+}
+
+// keptBefore returns the newest replaced version that is older than {rev, op}.
 func (v *reader) keptBefore(key string, rev uint64, op uint32) (found Rec) {
 	if v.kept == nil {
 		return ""
 	}
-	v.kept.Descend(keptPivot(key, rev, op), func(r Rec) bool {
-		if r.Key() != key {
-			return false
-		}
-		if !r.older(rev, op) {
+	floor, ok := keyFloor(v.protected, key)
+	if !ok {
+		return ""
+	}
+	v.kept.Descend(keptPivot(key, rev, op), func(r replaced) bool {
+		if r.rec.Key() == key && !r.rec.older(rev, op) {
 			return true
 		}
-		found = r
+		if r.rec.Key() == key && r.by > floor {
+			found = r.rec
+		}
 		return false
 	})
 	return found
 }
 
 // keptLess orders versions by key, oldest first.
-func keptLess(a, b Rec) bool {
+func keptLess(a, b replaced) bool { return versionLess(a.rec, b.rec) }
+
+func versionLess(a, b Rec) bool {
 	if ka, kb := a.Key(), b.Key(); ka != kb {
 		return ka < kb
 	}
 	return a.older(b.Mod(), b.OpIndex())
 }
 
-func keptPivot(key string, rev uint64, op uint32) Rec {
-	return Make(Fields{Key: key, Mod: rev, OpIndex: op, Version: 1})
+func keptPivot(key string, rev uint64, op uint32) replaced {
+	return replaced{rec: Make(Fields{Key: key, Mod: rev, OpIndex: op, Version: 1})}
 }

@@ -41,7 +41,7 @@ func (s *Store) Compact(c uint64, protected []Protected) {
 // protect replaces the protected prefixes and recomputes what they keep.
 func (s *Store) protect(list []Protected) {
 	for _, p := range s.r.protected {
-		if !slices.Contains(list, p) {
+		if !slices.Contains(list, p) && !slices.Contains(s.dirty[min(1, len(s.dirty)):], p.Prefix) {
 			s.dirty = append(s.dirty, p.Prefix)
 		}
 	}
@@ -103,7 +103,7 @@ func (s *Store) sweepEntry(e *entry) {
 	}
 	if kept {
 		if counts(e.prev, floor) {
-			s.keep(e.prev)
+			s.keep(e.prev, e.rec.Mod())
 		}
 		return // a protected tombstone heads the chain of what is kept
 	}
@@ -143,54 +143,36 @@ func (s *Store) shedSegments() {
 // protected prefix keeps any more, with the tombstones above them.
 func (s *Store) clean(budget int) (used int) {
 	prefix := s.dirty[0]
-	if s.dirtyAt == "" {
+	if s.dirtyAt.rec == "" {
 		s.dirtyAt = keptPivot(prefix, 0, 0)
 	}
-	var drop []Rec
-	var last Rec
+	var drop []replaced
 	done := true
 	if s.r.kept != nil {
-		s.r.kept.Ascend(s.dirtyAt, func(r Rec) bool {
-			if !strings.HasPrefix(r.Key(), prefix) {
+		s.r.kept.Ascend(s.dirtyAt, func(r replaced) bool {
+			if !strings.HasPrefix(r.rec.Key(), prefix) {
 				return false
 			}
-			if last != "" && s.stale(last, r) {
-				drop = append(drop, last)
+			if used == budget {
+				s.dirtyAt, done = r, false
+				return false
 			}
-			last = r
-			if r != s.dirtyAt { // seen by the call before
-				used++
+			used++
+			if floor, ok := keyFloor(s.r.protected, r.rec.Key()); !ok || r.by <= floor || !counts(r.rec, floor) {
+				drop = append(drop, r)
 			}
-			done = used < budget
-			return done
+			return true
 		})
-	}
-	if last != "" && done && s.stale(last, "") {
-		drop = append(drop, last)
 	}
 	for _, r := range drop {
 		s.keptView = nil
 		s.r.kept.Delete(r)
-		s.buryUnprotected(r.Key())
+		s.buryUnprotected(r.rec.Key())
 	}
-	s.dirtyAt = last
 	if done {
-		s.dirty, s.dirtyAt = s.dirty[1:], ""
+		s.dirty, s.dirtyAt = s.dirty[1:], replaced{}
 	}
 	return max(used, 1)
-}
-
-// stale reports whether kept version r, followed by next in order, is not needed.
-// Of the versions up to the floor only the newest is, and only for its state there.
-func (s *Store) stale(r, next Rec) bool {
-	floor, ok := keyFloor(s.r.protected, r.Key())
-	if !ok {
-		return true
-	}
-	if next == "" || next.Key() != r.Key() {
-		next, _ = s.r.tree.get(r.Key())
-	}
-	return next != "" && next.Mod() <= floor
 }
 
 func (s *Store) buryUnprotected(key string) {

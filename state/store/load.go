@@ -80,7 +80,7 @@ func (l *Loader) old(stage int, m *messages.Record, row *messages.SnapshotRow) e
 	if r.Mod() > l.s.r.compacted {
 		return fmt.Errorf("store: key %q at %d, after compact revision %d", r.Key(), r.Mod(), l.s.r.compacted)
 	}
-	if l.last != "" && !keptLess(l.last, r) {
+	if l.last != "" && !versionLess(l.last, r) {
 		return fmt.Errorf("store: key %q at %d.%d out of order", r.Key(), r.Mod(), r.OpIndex())
 	}
 	l.last = r
@@ -95,10 +95,10 @@ func (l *Loader) place(stage int, r Rec) error {
 	prev, _ := l.s.r.tree.set(r, 0)
 	if prev != "" {
 		// The older one is history, which only a protected prefix keeps.
-		if !protected || r.Mod() <= floor || !keptLess(prev, r) {
+		if !protected || r.Mod() <= floor || !versionLess(prev, r) {
 			return fmt.Errorf("store: key %q twice, at %d and %d", r.Key(), prev.Mod(), r.Mod())
 		}
-		l.s.keep(prev)
+		l.s.keep(prev, r.Mod())
 	}
 	e := entry{rec: r, prev: prev, tomb: r.Tombstone()}
 	l.s.count(&e)
@@ -186,7 +186,7 @@ func (s *Store) Rebase(revision uint64) {
 	for i := range list {
 		list[i].Floor = revision
 	}
-	s.r.protected, s.r.kept, s.keptView, s.dirty, s.dirtyAt = list, nil, nil, nil, ""
+	s.r.protected, s.r.kept, s.keptView, s.dirty, s.dirtyAt = list, nil, nil, nil, replaced{}
 	s.sum = sums{state: s.sum.state}
 	s.floor = s.sum
 }

@@ -18,9 +18,9 @@ type Store struct {
 	marks    []sums // marks[i] is sum before the first event of r.segs[i]
 	limit    uint64 // seq of the first event after the compact revision
 	dirty    []string
-	dirtyAt  Rec // where the cleaning of dirty[0] goes on
-	shed     int // segments and blocks cut off whose headers still hold them
-	keptView *btree.BTreeG[Rec]
+	dirtyAt  replaced // where the cleaning of dirty[0] goes on
+	shed     int      // segments and blocks cut off whose headers still hold them
+	keptView *btree.BTreeG[replaced]
 }
 
 // New returns an empty store at revision 0.
@@ -139,10 +139,10 @@ func (s *Store) View() *View {
 	return v
 }
 
-func (s *Store) keep(r Rec) {
+func (s *Store) keep(r Rec, by uint64) {
 	if s.r.kept == nil {
 		s.r.kept = btree.NewBTreeGOptions(keptLess, btree.Options{NoLocks: true})
 	}
 	s.keptView = nil
-	s.r.kept.Set(r)
+	s.r.kept.Set(replaced{r, by})
 }
