@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"github.com/concord-kv/concord/messages"
 	"github.com/klauspost/compress/zstd"
@@ -170,7 +171,7 @@ func (r *Reader) more() error {
 		return err
 	}
 	data := r.offset
-	r.stored = append(r.stored[:0], make([]byte, h.stored)...)
+	r.stored = slices.Grow(r.stored[:0], int(h.stored))[:h.stored]
 	n, err := io.ReadFull(r.r, r.stored)
 	if r.offset += int64(n); err != nil {
 		return torn(r.offset, fmt.Sprintf("block %d", h.number), err)
@@ -188,7 +189,7 @@ func (r *Reader) more() error {
 	}
 	r.pos = 0
 	old := len(r.buf)
-	room := append(r.buf, make([]byte, h.raw)...)
+	room := slices.Grow(r.buf, int(h.raw))[:old+int(h.raw)]
 	out, err := r.dec.DecodeAll(r.stored, room[old:old:old+int(h.raw)])
 	if err != nil || len(out) != int(h.raw) {
 		return &Error{Offset: data, Reason: fmt.Sprintf("block %d does not decompress to %d bytes", h.number, h.raw), Err: err}
