@@ -57,9 +57,12 @@ const (
 	keepalivesPerTTL   = 3
 	keepaliveJitter    = 10 // percent, downwards: never later than a third
 	keepaliveAttempt   = 100 * time.Millisecond
-	keepaliveRetryMax  = 500 * time.Millisecond
-	keepaliveTogether  = 4 // what is due within this part of its interval goes along
 	keepaliveAttemptOf = 2 // an attempt may take this part of the interval
+	keepaliveRetryMax  = 500 * time.Millisecond
+	keepaliveRetryOf   = 4 // of the interval
+	// What is due within this part of its interval goes along. Half is what makes any
+	// two groups of leases meet and stay together.
+	keepaliveTogether = 2
 )
 
 func newKeepaliveWorker(c *Client, clock Clock, random func() uint64) *KeepaliveWorker {
@@ -200,12 +203,14 @@ func (w *KeepaliveWorker) renew(now time.Duration) {
 
 func (w *KeepaliveWorker) send(now time.Duration) {
 	var calls []*pipeline.Call
+	var flown []*keptLease
 	for _, l := range w.leases {
 		interval := l.ttl / keepalivesPerTTL
 		if l.flying || l.due > now+interval/keepaliveTogether {
 			continue
 		}
 		l.flying = true
+		flown = append(flown, l)
 		op := writeOperation(&messages.Write{Op: &messages.Write_KeepAliveLease{
 			KeepAliveLease: &messages.KeepAliveLease{LeaseId: l.id},
 		}})
@@ -217,17 +222,9 @@ func (w *KeepaliveWorker) send(now time.Duration) {
 	}
 	for i, err := range w.client.submitAll(calls) {
 		if err != nil {
-			calls[i].Err = err
-			w.post(func() { w.answeredCall(calls[i], now) })
+			calls[i].Err = err // not even taken
+			w.answered(flown[i], now, calls[i])
 		}
-	}
-}
-
-// answeredCall reports a call that was not even taken.
-func (w *KeepaliveWorker) answeredCall(c *pipeline.Call, sentAt time.Duration) {
-	id := c.Operation.GetWrite().GetKeepAliveLease().GetLeaseId()
-	if i, ok := w.find(id); ok {
-		w.answered(w.leases[i], sentAt, c)
 	}
 }
 
@@ -255,7 +252,7 @@ func (w *KeepaliveWorker) answered(l *keptLease, sentAt time.Duration, c *pipeli
 		return
 	}
 	// Nothing is known, so nothing is extended and nothing shortened: try again.
-	retry := min(l.ttl/keepalivesPerTTL/keepaliveTogether, keepaliveRetryMax)
+	retry := min(l.ttl/keepalivesPerTTL/keepaliveRetryOf, keepaliveRetryMax)
 	l.due = now + retry/2 + time.Duration(w.random()%uint64(retry/2+1))
 }
 
