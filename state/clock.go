@@ -19,7 +19,7 @@ const clockMaxMs = math.MaxInt64 / 4
 
 // owns reports whether the entry's stamps are those of the clock's owner.
 func (c *clock) owns(e *messages.Entry) bool {
-	return c.epoch != 0 && e.GetEpoch() == c.epoch && e.GetReplicaId() == c.replica && e.GetNonce() == c.nonce
+	return c.nonce != 0 && e.GetEpoch() == c.epoch && e.GetReplicaId() == c.replica && e.GetNonce() == c.nonce
 }
 
 // advance moves the clock to a valid stamp. A stamp behind the clock is in order:

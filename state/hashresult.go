@@ -21,6 +21,16 @@ const (
 	answerPut  = 16
 )
 
+// recordable reports whether a result can be a recorded answer.
+func recordable(r *messages.Result) bool {
+	switch r.GetAnswer().(type) {
+	case *messages.Result_KeepAliveLease, *messages.Result_OpenSession, *messages.Result_CloseSession,
+		*messages.Result_ResolveIdempotency, *messages.Result_ClaimClock:
+		return false
+	}
+	return r != nil && !r.GetReplayed()
+}
+
 func hashResult(h hasher, r *messages.Result) hasher {
 	h = h.u64(r.GetRevision())
 	if e := r.GetError(); e != nil {

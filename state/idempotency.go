@@ -45,6 +45,9 @@ func (t *idempotencyTable) dropFirst() {
 	t.queue = t.queue[1:]
 	delete(t.byKey, e.key)
 	t.digest -= hashIdempotency(e)
+	if len(t.queue) == 0 {
+		t.order = 1 // a snapshot cannot tell it when there is no entry
+	}
 }
 
 // trim drops the oldest entries until most are left.
