@@ -119,18 +119,23 @@ func OpenDragonboat(cfg DragonboatConfig, applier Applier, listener Listener) (l
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			unlock()
+		}
+	}()
+	if err := refuseDamage(cfg); err != nil {
+		return nil, err
+	}
 	l := newReplicaLog(cfg, applier, unlock)
 	host, err := openHost(cfg, l.listenerFor(listener))
 	if err != nil {
-		unlock()
 		return nil, explainOpen(cfg, err)
 	}
 	l.host = host
 	l.session = host.GetNoOPSession(shardID)
-	create := func(_, _ uint64) statemachine.IConcurrentStateMachine { return l.machine }
-	if err := startReplica(host, cfg, create); err != nil {
-		host.Close()
-		unlock()
+	if err := l.startReplica(); err != nil {
+		closeHost(host)
 		return nil, explainOpen(cfg, err)
 	}
 	l.start()
@@ -152,14 +157,28 @@ func openHost(cfg DragonboatConfig, listener raftio.IRaftEventListener) (host *d
 	return host, err
 }
 
-func startReplica(host *dragonboat.NodeHost, cfg DragonboatConfig,
-	create statemachine.CreateConcurrentStateMachineFunc) (err error) {
+func (l *replicaLog) startReplica() (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%v", r)
 		}
 	}()
-	return host.StartConcurrentReplica(cfg.InitialMembers, cfg.Join, create, cfg.replica())
+	// A directory remembers its replica, but dragonboat would start another one
+	// beside it, empty, if the id were mistyped.
+	for _, node := range l.host.GetNodeHostInfo(dragonboat.DefaultNodeHostInfoOption).LogInfo {
+		if node.ShardID != shardID || node.ReplicaID != l.cfg.ReplicaID {
+			return fmt.Errorf("the log is of replica %d of group %d", node.ReplicaID, node.ShardID)
+		}
+	}
+	create := func(_, _ uint64) statemachine.IConcurrentStateMachine { return l.machine }
+	return l.host.StartConcurrentReplica(l.cfg.InitialMembers, l.cfg.Join, create, l.cfg.replica())
+}
+
+// closeHost closes a host whose replica did not start; it may panic about what it
+// could not open.
+func closeHost(host *dragonboat.NodeHost) {
+	defer func() { _ = recover() }()
+	host.Close()
 }
 
 func (cfg *DragonboatConfig) validate() error {

@@ -1,0 +1,84 @@
+package consensus
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/lni/dragonboat/v4/logger"
+)
+
+// InstallLogger sends what dragonboat logs to l. It works for the whole process
+// and only once, before anything was logged: only a main function calls it. A
+// second call panics.
+//
+// Each of dragonboat's packages logs from its level on; the transport's is raised
+// to critical because it reports an unreachable peer as an error every second.
+func InstallLogger(l *slog.Logger) {
+	logger.SetLoggerFactory(func(pkg string) logger.ILogger { return newPackageLogger(l, pkg) })
+	for pkg, level := range packageLevels {
+		logger.GetLogger(pkg).SetLevel(level)
+	}
+}
+
+var packageLevels = map[string]logger.LogLevel{
+	"dragonboat": logger.WARNING,
+	"raft":       logger.WARNING,
+	"rsm":        logger.WARNING,
+	"logdb":      logger.WARNING,
+	"tan":        logger.WARNING,
+	"config":     logger.ERROR,
+	"settings":   logger.WARNING,
+	"transport":  logger.CRITICAL,
+	"grpc":       logger.ERROR,
+	"order":      logger.ERROR,
+}
+
+// packageLogger is one package's logger.
+type packageLogger struct {
+	to    *slog.Logger
+	level atomic.Int64
+}
+
+func newPackageLogger(l *slog.Logger, pkg string) *packageLogger {
+	p := &packageLogger{to: l.With("library", "dragonboat", "package", pkg)}
+	p.SetLevel(logger.WARNING)
+	return p
+}
+
+// SetLevel implements logger.ILogger.
+func (p *packageLogger) SetLevel(level logger.LogLevel) { p.level.Store(int64(level)) }
+
+func (p *packageLogger) log(level logger.LogLevel, to slog.Level, format string, args []any) {
+	if int64(level) > p.level.Load() || !p.to.Enabled(context.Background(), to) {
+		return // before formatting: debug lines are on the hot path
+	}
+	p.to.Log(context.Background(), to, fmt.Sprintf(format, args...))
+}
+
+// Debugf implements logger.ILogger.
+func (p *packageLogger) Debugf(format string, args ...any) {
+	p.log(logger.DEBUG, slog.LevelDebug, format, args)
+}
+
+// Infof implements logger.ILogger.
+func (p *packageLogger) Infof(format string, args ...any) {
+	p.log(logger.INFO, slog.LevelInfo, format, args)
+}
+
+// Warningf implements logger.ILogger.
+func (p *packageLogger) Warningf(format string, args ...any) {
+	p.log(logger.WARNING, slog.LevelWarn, format, args)
+}
+
+// Errorf implements logger.ILogger.
+func (p *packageLogger) Errorf(format string, args ...any) {
+	p.log(logger.ERROR, slog.LevelError, format, args)
+}
+
+// Panicf implements logger.ILogger: it logs and panics, as dragonboat expects.
+func (p *packageLogger) Panicf(format string, args ...any) {
+	p.log(logger.CRITICAL, slog.LevelError, format, args)
+	panic(fmt.Sprintf(format, args...))
+}
