@@ -40,7 +40,7 @@ func (b *answerBudget) take(r store.Rec) *messages.Error {
 
 // shownBytes is what a record counts towards the size of an answer.
 func shownBytes(r store.Rec, keysOnly bool) int {
-	n := r.Len()
+	n := int(r.LogicalBytes())
 	if keysOnly {
 		n -= len(r.Value())
 	}

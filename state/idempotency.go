@@ -15,6 +15,7 @@ type idempotencyTable struct {
 	// front, so that a view can share it; the entries never change.
 	queue  []*idempotencyEntry
 	order  uint64 // of the next entry
+	bytes  int    // of the answers
 	digest uint64
 }
 
@@ -37,6 +38,7 @@ func (t *idempotencyTable) add(e *idempotencyEntry) {
 	t.byKey[e.key] = e
 	t.queue = append(t.queue, e)
 	t.order = e.order + 1
+	t.bytes += e.answer.bytes()
 	t.digest += hashIdempotency(e)
 }
 
@@ -44,6 +46,7 @@ func (t *idempotencyTable) dropFirst() {
 	e := t.queue[0]
 	t.queue = t.queue[1:]
 	delete(t.byKey, e.key)
+	t.bytes -= e.answer.bytes()
 	t.digest -= hashIdempotency(e)
 	if len(t.queue) == 0 {
 		t.order = 1 // a snapshot cannot tell it when there is no entry
@@ -67,6 +70,9 @@ func (t *idempotencyTable) expire(nowMs, ageMs int64) {
 // record keeps the answer of a request, or, with a nil hash, that the key is fenced.
 func (m *Machine) recordIdempotency(key string, hash []byte, a answer) {
 	m.once.trim(m.config.GetIdempotencyEntriesMax() - 1)
+	for m.once.bytes > idempotencyBytesMax {
+		m.once.dropFirst()
+	}
 	m.once.add(&idempotencyEntry{
 		key: key, requestHash: bytes.Clone(hash), fenced: hash == nil, answer: a,
 		recordedAtMs: m.clock.ms, order: m.once.order,

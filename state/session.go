@@ -34,13 +34,7 @@ type session struct {
 	// share it.
 	last, acknowledged uint64
 	answers            []answer
-}
-
-// answer is a recorded result. The most frequent one, a put that returns nothing,
-// is not kept as a message.
-type answer struct {
-	revision uint64
-	result   *messages.Result // nil: a put's empty answer at revision
+	bytes              int // of the answers
 }
 
 // answersGrowth is the least room that a session's answers get at once: most
@@ -87,10 +81,12 @@ func (t *sessionTable) add(id uint64, s session) {
 		t.gen++
 	}
 	s.gen = t.gen
+	s.bytes = 0
 	t.table.set(sessionRow{id: id, session: &s})
 	t.digest += hashSession(id, &s)
-	for i := range s.answers {
+	for i, a := range s.answers {
 		t.digest += s.hashAnswer(id, i)
+		s.bytes += a.bytes()
 	}
 }
 
@@ -117,6 +113,7 @@ func (t *sessionTable) acknowledge(id uint64, number uint64) {
 	n := int(number - s.acknowledged)
 	for i := range n {
 		t.digest -= s.hashAnswer(id, i)
+		s.bytes -= s.answers[i].bytes()
 	}
 	s.answers = s.answers[n:]
 	s.acknowledged = number
@@ -130,7 +127,9 @@ func (t *sessionTable) record(id uint64, r *messages.Result) {
 	if n := len(s.answers); n == cap(s.answers) {
 		s.answers = append(make([]answer, 0, max(answersGrowth, 2*n)), s.answers...)
 	}
-	s.answers = append(s.answers, answerOf(r))
+	a := answerOf(r)
+	s.answers = append(s.answers, a)
+	s.bytes += a.bytes()
 	t.digest += s.hashAnswer(id, len(s.answers)-1)
 	t.done(id, s)
 }
@@ -167,6 +166,10 @@ func (m *Machine) inSession(r *messages.Result, c *messages.Command) *messages.E
 	if most := m.config.GetSessionAnswersMax(); uint64(len(s.answers)) >= most {
 		return messages.NewError(messages.Code_CODE_OVERLOADED, "%d answers wait for an acknowledgement", most).
 			WithField("acknowledged").WithLimit(most)
+	}
+	if s.bytes >= sessionAnswerBytesMax {
+		return messages.NewError(messages.Code_CODE_OVERLOADED, "%d bytes of answers wait for an acknowledgement", s.bytes).
+			WithField("acknowledged").WithLimit(sessionAnswerBytesMax)
 	}
 	m.settle(r, m.idempotent(r, c))
 	if _, ok := m.sessions.find(id); ok { // it may have ended itself
@@ -205,36 +208,4 @@ func (m *Machine) closeSession(r *messages.Result, c *messages.CloseSession) *me
 	m.commit()
 	r.Answer = &messages.Result_CloseSession{CloseSession: &messages.CloseSessionResult{KeysDeleted: uint64(keys)}}
 	return nil
-}
-
-// answerOf returns what is recorded of a result. It shares the result's answer.
-func answerOf(r *messages.Result) answer {
-	if p, ok := r.Answer.(*messages.Result_Put); ok && r.Error == nil && p.Put.GetPrev() == nil {
-		return answer{revision: r.Revision}
-	}
-	// A copy: the result itself lives in a slab with those of its whole entry.
-	return answer{revision: r.Revision, result: &messages.Result{Revision: r.Revision, Error: r.Error, Answer: r.Answer}}
-}
-
-// replay answers with a recorded result.
-func (m *Machine) replay(r *messages.Result, a answer) {
-	m.effects.Replayed++
-	a.fill(r)
-	r.Replayed = true
-}
-
-func (a answer) fill(r *messages.Result) {
-	r.Revision = a.revision
-	if a.result == nil {
-		r.Answer = emptyPut
-		return
-	}
-	r.Error, r.Answer = a.result.Error, a.result.Answer
-}
-
-// message returns the recorded result in new memory.
-func (a answer) message() *messages.Result {
-	r := &messages.Result{}
-	a.fill(r)
-	return r
 }
