@@ -180,14 +180,7 @@ func (r *Reader) more() error {
 		return &Error{Offset: data, Reason: fmt.Sprintf("the checksum of block %d does not hold", h.number)}
 	}
 
-	// Rows before pos are done with; the buffer of a large one is let go.
-	rest := r.buf[r.pos:]
-	if cap(r.buf) > 4*BlockBytesMax && len(rest) < BlockBytesMax {
-		r.buf = append(make([]byte, 0, 2*BlockBytesMax), rest...)
-	} else {
-		r.buf = r.buf[:copy(r.buf, rest)]
-	}
-	r.pos = 0
+	r.forget()
 	old := len(r.buf)
 	room := slices.Grow(r.buf, int(h.raw))[:old+int(h.raw)]
 	out, err := r.dec.DecodeAll(r.stored, room[old:old:old+int(h.raw)])
@@ -199,6 +192,20 @@ func (r *Reader) more() error {
 	r.claimed += uint64(h.rows)
 	r.ended = h.kind == kindLast
 	return nil
+}
+
+// forget drops the rows before pos, and the memory of a large one.
+func (r *Reader) forget() {
+	if r.pos == 0 {
+		return // in the middle of a large row: moving it for each block would be quadratic
+	}
+	rest := r.buf[r.pos:]
+	if cap(r.buf) > 4*BlockBytesMax && len(rest) < BlockBytesMax {
+		r.buf = append(make([]byte, 0, 2*BlockBytesMax), rest...)
+	} else {
+		r.buf = r.buf[:copy(r.buf, rest)]
+	}
+	r.pos = 0
 }
 
 // header reads and checks the next block header.
