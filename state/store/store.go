@@ -26,7 +26,7 @@ type Store struct {
 // New returns an empty store at revision 0.
 func New() *Store {
 	s := &Store{}
-	s.r.tree = newTree()
+
 	s.reset(0)
 	return s
 }
