@@ -32,7 +32,6 @@ var packageLevels = map[string]logger.LogLevel{
 	"settings":   logger.WARNING,
 	"transport":  logger.CRITICAL,
 	"grpc":       logger.ERROR,
-	"order":      logger.ERROR,
 }
 
 // packageLogger is one package's logger.
