@@ -1,0 +1,180 @@
+package apply
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/concord-kv/concord/consensus"
+	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state"
+)
+
+// Bounds of the work that is not the log's.
+const (
+	// sweepBudget is how many rows one step of the sweep frees: well under a
+	// millisecond.
+	sweepBudget = 2_048
+	// viewsMax is how many readers may wait for an index that is not applied yet.
+	viewsMax = 65_536
+	// dueMax bounds one answer to DueLeases.
+	dueMax = 10_000
+)
+
+// effects is what the core asks its shell to do.
+type effects interface {
+	view(to any, m *state.GotView)
+	committed(m *state.Committed)
+	installed(m *state.Installed)
+	clockOwner(m *messages.ClockOwner)
+	earliestDeadline(m *messages.EarliestDeadline)
+	// sweepSoon asks for one call of sweep after the messages that wait now.
+	sweepSoon()
+}
+
+// core owns the machine. One goroutine calls it.
+type core struct {
+	machine *state.Machine
+	out     effects
+	meter   Telemetry
+
+	waiting []waiter // for an index
+
+	owner [3]uint64 // epoch, replica, nonce that replica was told
+	// toldMs is the earliest deadline that expiry knows; 0 for none. told is false
+	// until it asks: nobody else wants to hear of deadlines.
+	told   bool
+	toldMs int64
+}
+
+// waiter is a reader of a view at or after an index.
+type waiter struct {
+	to  any
+	id  uint64
+	min uint64
+}
+
+func newCore(out effects, meter Telemetry) *core {
+	return &core{machine: state.New(), out: out, meter: meter}
+}
+
+// apply applies a batch of the log and sets the results of each entry.
+func (c *core) apply(entries []consensus.Entry) {
+	for i := range entries {
+		e := &messages.Entry{}
+		if err := proto.Unmarshal(entries[i].Payload, e); err != nil {
+			// Every replica has the same bytes: going on would only hide where they
+			// came from.
+			panic(fmt.Sprintf("apply: entry %d does not decode: %v", entries[i].Index, err))
+		}
+		entries[i].Results = c.machine.Apply(entries[i].Index, e)
+		if len(entries[i].Results) != len(e.GetCommands()) {
+			panic(fmt.Sprintf("apply: %d results for the %d commands of entry %d",
+				len(entries[i].Results), len(e.GetCommands()), entries[i].Index))
+		}
+	}
+}
+
+// after does what a batch leaves to be done, once its results are on their way.
+func (c *core) after(entries int) {
+	e := c.machine.TakeEffects()
+	if len(e.Events) > 0 || e.CompactRevision != e.CompactedFrom {
+		c.out.committed(&state.Committed{Effects: e, Applied: c.machine.Applied()})
+	}
+	c.meter.Applied(entries, e, c.gauges())
+	c.tellOwner()
+	c.tellDeadline()
+	c.releaseViews()
+	c.sweep()
+}
+
+// install replaces the machine by one from a snapshot.
+func (c *core) install(m *state.Machine) {
+	c.machine = m
+	m.TakeEffects() // what loading did is no news to anybody
+	c.out.installed(&state.Installed{View: m.View()})
+	c.meter.Installed(c.gauges())
+	c.tellOwner()
+	c.tellDeadline()
+	c.releaseViews()
+	c.sweep()
+}
+
+func (c *core) gauges() Gauges {
+	return Gauges{
+		Stats: c.machine.Stats(), Revision: c.machine.Revision(),
+		CompactRevision: c.machine.CompactRevision(), ClockMs: c.machine.ClockMs(),
+	}
+}
+
+// sweep frees some of what compaction has left; the rest waits for its next turn,
+// so that no batch waits long.
+func (c *core) sweep() {
+	if c.machine.Sweep(sweepBudget) {
+		c.out.sweepSoon()
+	}
+}
+
+// getView answers with the view as of now, or once an index is applied.
+func (c *core) getView(to any, m *state.GetView) {
+	if m.MinApplied > c.machine.Applied() {
+		if len(c.waiting) >= viewsMax {
+			c.out.view(to, &state.GotView{RequestID: m.RequestID})
+			return
+		}
+		c.waiting = append(c.waiting, waiter{to: to, id: m.RequestID, min: m.MinApplied})
+		return
+	}
+	c.out.view(to, &state.GotView{RequestID: m.RequestID, View: c.machine.View()})
+}
+
+func (c *core) releaseViews() {
+	if len(c.waiting) == 0 {
+		return
+	}
+	kept := c.waiting[:0]
+	for _, w := range c.waiting {
+		if w.min > c.machine.Applied() {
+			kept = append(kept, w)
+			continue
+		}
+		c.out.view(w.to, &state.GotView{RequestID: w.id, View: c.machine.View()})
+	}
+	clear(c.waiting[len(kept):])
+	c.waiting = kept
+}
+
+// due answers expiry.
+func (c *core) due(m *messages.DueLeases) *messages.DueLeasesReply {
+	pairs, next := c.machine.Due(m.GetClockMs(), min(int(m.GetLimit()), dueMax))
+	c.told, c.toldMs = true, next
+	return &messages.DueLeasesReply{
+		RequestId: m.GetRequestId(), Pairs: pairs, NextDeadlineMs: next, IndexSteps: c.machine.IndexSteps(),
+	}
+}
+
+// tellDeadline tells expiry when a deadline came before the one it waits for: a
+// short lease granted after a long one would else end a tick late.
+func (c *core) tellDeadline() {
+	if !c.told {
+		return
+	}
+	if next := c.machine.EarliestDeadline(); next != 0 && (c.toldMs == 0 || next < c.toldMs) {
+		c.toldMs = next
+		c.out.earliestDeadline(&messages.EarliestDeadline{DeadlineMs: next})
+	}
+}
+
+func (c *core) tellOwner() {
+	var now [3]uint64
+	now[0], now[1], now[2] = c.machine.ClockOwner()
+	if now != c.owner {
+		c.owner = now
+		c.out.clockOwner(c.clockOwner())
+	}
+}
+
+func (c *core) clockOwner() *messages.ClockOwner {
+	epoch, replica, nonce := c.machine.ClockOwner()
+	return &messages.ClockOwner{AppliedIndex: c.machine.Applied(), Epoch: epoch, ReplicaId: replica, Nonce: nonce}
+}

@@ -1,0 +1,196 @@
+package node
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/lni/vfs"
+
+	"github.com/concord-kv/concord/actors/replica"
+	"github.com/concord-kv/concord/consensus"
+	"github.com/concord-kv/concord/messages"
+)
+
+// Config says what a node is. The zero value of a field stands for the default
+// that its comment names; Start validates all of it once and changes none of it.
+// Nothing in here is read by the replicated state machine: what that reads is
+// messages.ClusterConfig, which lives in the log.
+type Config struct {
+	// Dir holds the node's log and snapshots, and nothing else. Required. It belongs
+	// to one replica for ever.
+	Dir string
+	// ReplicaID is this node's number in the cluster, from 1. Default: 1. The id of
+	// a node whose files were lost is never used again.
+	ReplicaID uint64
+	// RaftAddress is how the other members reach this node: an IPv4 address or a
+	// DNS name, and a port. It cannot change later. Empty: the node stays alone; it
+	// listens on a free port of the loopback interface and no member can be added.
+	RaftAddress string
+	// RaftListenAddress is where to listen, if not at RaftAddress.
+	RaftListenAddress string
+	// RaftCAFile, RaftCertFile and RaftKeyFile turn on mutual TLS between members.
+	// The CA signs for nothing else. Without TLS the address must not be reachable
+	// by anyone else.
+	RaftCAFile, RaftCertFile, RaftKeyFile string
+	// InitialMembers are the first members of a new cluster, by replica id, the same
+	// on each of them. Default: this node alone.
+	InitialMembers map[uint64]string
+	// Join starts a node that was added to a running cluster; NonVoting one that was
+	// added without a vote. Both stay set at restarts.
+	Join, NonVoting bool
+	// RaftTiming decides how fast a lost leader is replaced. Default: see
+	// consensus.DragonboatConfig.
+	RaftTiming consensus.Timing
+	// SnapshotBytes of applied entries lead to a snapshot. Default:
+	// consensus.SnapshotBytesDefault.
+	SnapshotBytes int64
+
+	// Bootstrap is the configuration that a new cluster starts with; it is used once
+	// in a cluster's life, by whichever member leads first. Default:
+	// messages.DefaultClusterConfig.
+	Bootstrap *messages.ClusterConfig
+	// Incarnation of a new cluster. Default: 1.
+	Incarnation uint64
+
+	// ClientAddress is where clients connect by gRPC, "host:port"; port 0 takes a
+	// free one. Empty: only clients in this process, by Dialer.
+	ClientAddress string
+	// ClientTLS is the listener's; nil for plain text.
+	ClientTLS *tls.Config
+	// Endpoints are the client endpoints of the members, told to clients. Default:
+	// this node's.
+	Endpoints map[uint64]string
+
+	// AdminAddress serves /metrics and /healthz over HTTP. Empty: not at all. It has
+	// no authentication: keep it on an address that only operators reach.
+	AdminAddress string
+	// AdminPprof adds /debug/pprof to it.
+	AdminPprof bool
+
+	// Replica bounds what waits for the log.
+	Replica replica.Limits
+	// ExpiryTick is the longest time between two looks for expired leases, and
+	// between two ticks of the lease clock. Default 1 s, at least 50 ms.
+	ExpiryTick time.Duration
+	// ClockInterval is how often actors are told the time: the precision of
+	// deadlines. Default 20 ms, from 1 ms to 1 s.
+	ClockInterval time.Duration
+	// StartTimeout bounds Start's wait for a node that can serve. Default 60 s;
+	// negative: Start does not wait, see Node.Ready.
+	StartTimeout time.Duration
+	// CloseTimeout bounds each step of Close that waits for somebody. Default 5 s.
+	CloseTimeout time.Duration
+
+	// Version is shown to clients and operators.
+	Version string
+	// Logger gets what the node has to say. Default: nowhere.
+	Logger *slog.Logger
+	// Clock is the time. Default: the machine's.
+	Clock Clock
+	// Fail is called once, when an actor that must not fail has failed; it must not
+	// return. Default: print the stack and exit the process with status 70. Where it
+	// does return, in tests, the node answers nothing any more and can be closed.
+	Fail func(reason any, stack []byte)
+	// FS is the file system, for tests. Default: the real one.
+	FS vfs.FS
+}
+
+// withDefaults returns the configuration that is used, or what is wrong with it.
+// Errors are *messages.Error and name the field.
+func (c Config) withDefaults() (Config, error) {
+	if c.Dir == "" {
+		return c, messages.InvalidField("Dir", "a directory is needed")
+	}
+	if c.ReplicaID == 0 {
+		c.ReplicaID = 1
+	}
+	if c.RaftAddress == "" && (len(c.InitialMembers) > 1 || c.Join) {
+		return c, messages.InvalidField("RaftAddress", "a node with other members needs an address")
+	}
+	if err := c.Replica.Validate(); err != nil {
+		return c, messages.InvalidField("Replica", "%v", err)
+	}
+	if c.Bootstrap == nil {
+		c.Bootstrap = messages.DefaultClusterConfig()
+	}
+	if c.Incarnation == 0 {
+		c.Incarnation = 1
+	}
+	for name, address := range map[string]string{"ClientAddress": c.ClientAddress, "AdminAddress": c.AdminAddress} {
+		if address == "" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return c, messages.InvalidField(name, "%v", err)
+		}
+	}
+	for _, d := range []struct {
+		name            string
+		value           *time.Duration
+		def, least, max time.Duration
+	}{
+		{"ExpiryTick", &c.ExpiryTick, time.Second, 50 * time.Millisecond, time.Minute},
+		{"ClockInterval", &c.ClockInterval, 20 * time.Millisecond, time.Millisecond, time.Second},
+		{"CloseTimeout", &c.CloseTimeout, 5 * time.Second, 10 * time.Millisecond, time.Hour},
+	} {
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+		if *d.value < d.least || *d.value > d.max {
+			return c, messages.InvalidField(d.name, "%v is not in [%v, %v]", *d.value, d.least, d.max)
+		}
+	}
+	if c.StartTimeout == 0 {
+		c.StartTimeout = time.Minute
+	}
+	if c.Version == "" {
+		c.Version = "dev"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Clock == nil {
+		c.Clock = SystemClock()
+	}
+	if c.Fail == nil {
+		c.Fail = exitProcess
+	}
+	return c, nil
+}
+
+// standaloneRaftAddress is the address that a node without one is known by, to
+// itself. Nobody dials it.
+const standaloneRaftAddress = "localhost:1"
+
+// dragonboat returns the log's part of the configuration.
+func (c Config) dragonboat() (consensus.DragonboatConfig, error) {
+	d := consensus.DragonboatConfig{
+		Dir: c.Dir, ReplicaID: c.ReplicaID,
+		RaftAddress: c.RaftAddress, ListenAddress: c.RaftListenAddress,
+		CAFile: c.RaftCAFile, CertFile: c.RaftCertFile, KeyFile: c.RaftKeyFile,
+		InitialMembers: c.InitialMembers, Join: c.Join, NonVoting: c.NonVoting,
+		Timing: c.RaftTiming, SnapshotBytes: c.SnapshotBytes, Logger: c.Logger, FS: c.FS,
+	}
+	if d.RaftAddress == "" {
+		port, err := freePort()
+		if err != nil {
+			return d, fmt.Errorf("node: no free port: %w", err)
+		}
+		d.RaftAddress, d.ListenAddress = standaloneRaftAddress, fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	return d, nil
+}
+
+// freePort finds a port that nobody listens on. Somebody else may take it before
+// it is used; opening the log then fails and is tried again.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,102 @@
+package node
+
+import (
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/concord-kv/concord/actors/apply"
+	"github.com/concord-kv/concord/actors/session"
+	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state"
+)
+
+// facts is what the node knows about itself, for its sessions and for operators.
+// Actors write it, anyone reads it.
+type facts struct {
+	clock     Clock
+	startMs   int64
+	replicaID uint64
+	version   string
+	endpoints map[uint64]string // client endpoints, by replica
+	sorted    []string
+
+	ready   atomic.Bool
+	leader  atomic.Pointer[messages.LeaderChanged]
+	cluster atomic.Pointer[clusterFacts]
+	applied atomic.Pointer[appliedFacts] // as of the last batch
+
+	watches     atomic.Int64
+	connections atomic.Int64
+}
+
+// clusterFacts are about the cluster, as of a recent apply.
+type clusterFacts struct {
+	id          []byte
+	incarnation uint64
+	config      *messages.ClusterConfig
+}
+
+// appliedFacts are the state in numbers, when the node's clock was atMs.
+type appliedFacts struct {
+	apply.Gauges
+	atMs int64
+}
+
+// clockStaleMs is how far the estimate of the lease clock runs on without hearing
+// of it: time without a leader does not count.
+const clockStaleMs = 3_000
+
+var _ session.Node = (*facts)(nil)
+
+func newFacts(cfg Config) *facts {
+	f := &facts{
+		clock: cfg.Clock, startMs: cfg.Clock.MonotonicMs(),
+		replicaID: cfg.ReplicaID, version: cfg.Version, endpoints: maps.Clone(cfg.Endpoints),
+	}
+	if f.endpoints == nil {
+		f.endpoints = map[uint64]string{}
+	}
+	f.setEndpoints()
+	f.leader.Store(&messages.LeaderChanged{})
+	f.cluster.Store(&clusterFacts{})
+	f.applied.Store(&appliedFacts{})
+	return f
+}
+
+// serveAt adds this node's own endpoint, unless the configuration names another
+// one, which it does when clients see the node under another address. It is called
+// before anybody else knows f.
+func (f *facts) serveAt(address string) {
+	if f.endpoints[f.replicaID] == "" {
+		f.endpoints[f.replicaID] = address
+	}
+	f.setEndpoints()
+}
+
+func (f *facts) setEndpoints() {
+	f.sorted = slices.Sorted(maps.Values(f.endpoints))
+}
+
+// Facts implements session.Node.
+func (f *facts) Facts() session.Facts {
+	leader, cluster := f.leader.Load(), f.cluster.Load()
+	return session.Facts{
+		Ready:     f.ready.Load(),
+		ClusterID: cluster.id, Incarnation: cluster.incarnation, Cluster: cluster.config,
+		ReplicaID: f.replicaID, LeaderID: leader.GetLeaderId(), RaftTerm: leader.GetRaftTerm(),
+		LeaderEndpoint: f.endpoints[leader.GetLeaderId()], Endpoints: f.sorted,
+		Version: f.version, UptimeMs: f.clock.MonotonicMs() - f.startMs,
+		Watches: uint64(max(0, f.watches.Load())),
+	}
+}
+
+// Now implements session.Node.
+func (f *facts) Now() state.Now {
+	a := f.applied.Load()
+	now := state.Now{WallMs: f.clock.WallMs()}
+	if a.ClockMs > 0 {
+		now.ClockMs = a.ClockMs + min(max(0, f.clock.MonotonicMs()-a.atMs), clockStaleMs)
+	}
+	return now
+}

@@ -1,0 +1,132 @@
+package node
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/concord-kv/concord/actors/watch/protocol"
+	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state"
+)
+
+// root is the node's own actor.
+//
+// Owns: whether the cluster is bootstrapped, as far as this node has seen, and
+// what the log was told about this node's watches.
+//
+// Receives: messages.LeaderChanged and messages.Proposed from replica,
+// state.GotView from apply, protocol.Consumers from watch, messages.ClockTick.
+// Sends: messages.Propose to replica, state.GetView to apply.
+//
+// Mailbox: unbounded; one question and two proposals are out at most.
+//
+// On panic: fail-stop.
+type root struct {
+	replica, apply *actor.PID
+	bootstrap      *messages.Bootstrap
+	logger         *slog.Logger
+	facts          *facts
+	// ready is closed once the cluster is bootstrapped.
+	ready chan<- struct{}
+
+	ctx          actor.Context // of the message being received
+	reporter     reporter
+	leads        bool
+	bootstrapped bool
+	nowMs        int64
+	asking       bool // a GetView is out
+	askedMs      int64
+	proposed     uint64 // the Bootstrap that is out; 0 for none
+	lastID       uint64
+}
+
+// The two kinds of proposals are told apart by their ids.
+const bootstrapIDs = 1 << 63
+
+// Receive implements actor.Actor.
+func (r *root) Receive(ctx actor.Context) {
+	r.ctx = ctx
+	switch m := ctx.Message().(type) {
+	case *messages.ClockTick:
+		r.nowMs = m.GetMonotonicMs()
+		r.look()
+		r.reporter.tick(r.nowMs)
+	case *messages.LeaderChanged:
+		r.onLeaderChanged(m)
+	case *state.GotView:
+		r.onView(m)
+	case *messages.Proposed:
+		r.onProposed(m)
+	case *protocol.Consumers:
+		r.reporter.consumers(m.After, m.Active)
+	case *actor.Started:
+		r.reporter.propose = r.propose
+		r.look()
+	case *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.DeadLetterResponse:
+	default:
+		panic(fmt.Sprintf("node: unexpected message %T", m))
+	}
+}
+
+func (r *root) onLeaderChanged(m *messages.LeaderChanged) {
+	r.leads = m.GetIsLeader()
+	r.facts.leader.Store(m)
+	r.logger.Info("leader changed", "leader", m.GetLeaderId(), "raft_term", m.GetRaftTerm(), "leads", r.leads)
+	r.look()
+}
+
+// clusterLookMs is how old the node's copy of the replicated configuration may be.
+// It serves early refusals; apply checks again.
+const clusterLookMs = 1_000
+
+// look asks for the state: all the time until the cluster has begun its life, then
+// once in a while.
+func (r *root) look() {
+	if r.asking || r.proposed != 0 || r.bootstrapped && r.nowMs-r.askedMs < clusterLookMs {
+		return
+	}
+	r.asking, r.askedMs = true, r.nowMs
+	r.ctx.Request(r.apply, &state.GetView{})
+}
+
+// onView begins the cluster's life if this node leads and nobody has. Two leaders
+// may both propose it: one of them is refused.
+func (r *root) onView(m *state.GotView) {
+	r.asking = false
+	if id, incarnation := m.View.ClusterID(); len(id) > 0 {
+		r.facts.cluster.Store(&clusterFacts{id: id, incarnation: incarnation, config: m.View.Config()})
+		if !r.bootstrapped {
+			r.bootstrapped = true
+			close(r.ready)
+		}
+		return
+	}
+	if !r.leads {
+		return
+	}
+	r.lastID++
+	r.proposed = bootstrapIDs | r.lastID
+	r.propose(&messages.Propose{
+		RequestId: r.proposed, TimeoutMs: reporterTimeoutMs,
+		Commands: []*messages.Command{{Op: &messages.Command_Bootstrap{Bootstrap: r.bootstrap}}},
+	})
+}
+
+func (r *root) onProposed(m *messages.Proposed) {
+	if m.GetRequestId() != r.proposed {
+		r.reporter.proposed(m)
+		return
+	}
+	r.proposed = 0
+	e := m.GetResults()[0].GetError()
+	if e == nil {
+		r.logger.Info("cluster bootstrapped", "cluster_id", fmt.Sprintf("%x", r.bootstrap.GetClusterId()))
+	} else if e.GetCode() == messages.Code_CODE_INVALID_ARGUMENT {
+		r.logger.Error("the cluster cannot be bootstrapped", "error", messages.ErrorFrom(e))
+	}
+	r.look() // whoever did it: it shows in the state
+}
+
+func (r *root) propose(m *messages.Propose) { r.ctx.Request(r.replica, m) }

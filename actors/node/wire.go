@@ -1,0 +1,246 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/concord-kv/concord/actors/apply"
+	"github.com/concord-kv/concord/actors/expiry"
+	"github.com/concord-kv/concord/actors/replica"
+	"github.com/concord-kv/concord/actors/session"
+	"github.com/concord-kv/concord/actors/watch"
+	"github.com/concord-kv/concord/cluster/transport"
+	"github.com/concord-kv/concord/consensus"
+	"github.com/concord-kv/concord/messages"
+)
+
+// pids names the node's actors. They know each other before they are spawned.
+type pids struct {
+	replica, apply, expiry, watch, root *actor.PID
+	spawned                             map[string]bool
+}
+
+// gatewayInterval is how often sessions hear the time.
+const gatewayInterval = 100 * time.Millisecond
+
+// open starts everything. After an error the caller shuts down what was started.
+func (n *Node) open() error {
+	cfg := n.cfg
+	n.facts = newFacts(cfg)
+	n.fail = newFailStop(cfg.Logger, cfg.Fail)
+	// Addresses first: a taken port is found before the log is touched.
+	clientListener, err := listen(cfg.ClientAddress)
+	if err != nil {
+		return err
+	}
+	if clientListener != nil {
+		n.facts.serveAt(clientListener.Addr().String())
+	}
+	adminListener, err := listen(cfg.AdminAddress)
+	if err != nil {
+		closeListener(clientListener)
+		return err
+	}
+	if n.meter, err = newTelemetry(n.facts); err == nil {
+		err = n.openActors()
+	}
+	if err != nil {
+		closeListener(clientListener)
+		closeListener(adminListener)
+		return err
+	}
+	n.dialer = transport.NewInProcess(n.gateway.Serve)
+	if clientListener != nil {
+		n.clients = transport.ServeGRPC(clientListener, n.gateway.Serve, transport.ServerOptions{
+			TLS: cfg.ClientTLS, Logger: cfg.Logger,
+		})
+	}
+	if adminListener != nil {
+		n.admin = startAdmin(adminListener, n.meter.registry, n.health, cfg.AdminPprof)
+	}
+	n.waits.Go(n.awaitReady)
+	return nil
+}
+
+func closeListener(l net.Listener) {
+	if l != nil {
+		_ = l.Close() // nothing was accepted on it
+	}
+}
+
+func (n *Node) openActors() error {
+	cfg := n.cfg
+	logger := slog.New(quietHandler{cfg.Logger.Handler()})
+	n.system = actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return logger }),
+		actor.WithDeadLetterThrottleInterval(100*time.Millisecond),
+	)
+	p := &n.pids
+	*p = pids{
+		replica: n.system.NewLocalPID("replica"), apply: n.system.NewLocalPID("apply"),
+		expiry: n.system.NewLocalPID("expiry"), watch: n.system.NewLocalPID("watch"),
+		root: n.system.NewLocalPID("node"), spawned: map[string]bool{},
+	}
+	// Whoever is sent to must be there first: apply before the log that brings it
+	// entries, the log before the replica that proposes.
+	n.spawn(p.watch, watch.Props(watch.Config{Apply: p.apply, Consumers: p.root, Telemetry: n.meter}))
+	n.spawn(p.apply, apply.Props(apply.Config{Replica: p.replica, Expiry: p.expiry, Watch: p.watch, Telemetry: n.meter}))
+	n.spawn(p.expiry, expiry.Props(expiry.Config{
+		Replica: p.replica, Apply: p.apply, Telemetry: n.meter,
+		TickMs: cfg.ExpiryTick.Milliseconds(), WakeMs: cfg.ClockInterval.Milliseconds(),
+	}))
+	gateway, err := session.NewGateway(n.system, session.Config{
+		Replica: p.replica, Apply: p.apply, Watch: p.watch, Node: n.facts, Telemetry: sessionTelemetry{n.meter}, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	n.gateway = gateway
+	if err := n.openLog(); err != nil {
+		return err
+	}
+	bootstrapped := make(chan struct{})
+	n.spawn(p.root, actor.PropsFromProducer(func() actor.Actor {
+		return &root{
+			replica: p.replica, apply: p.apply, logger: cfg.Logger, facts: n.facts, ready: bootstrapped,
+			reporter: reporter{replicaID: cfg.ReplicaID},
+			bootstrap: &messages.Bootstrap{
+				ClusterId: newClusterID(), Incarnation: cfg.Incarnation, Config: cfg.Bootstrap,
+				ApplyVersion: messages.ApplyVersion,
+			},
+		}
+	}))
+	n.bootstrapped = bootstrapped
+	n.spawn(p.replica, replica.Props(replica.Config{
+		Log: n.log, Clock: cfg.Clock, Limits: cfg.Replica, Nonce: newNonce, Telemetry: n.meter,
+		Apply: p.apply, Expiry: p.expiry,
+		Subscribers: []*actor.PID{p.root, p.watch, n.gateway.PID()},
+	}))
+	n.startClock()
+	return nil
+}
+
+// openLog opens the log. Alone, the node listens on a port that was free a moment
+// ago: it tries another one if somebody else was faster.
+func (n *Node) openLog() error {
+	applier := apply.NewApplier(n.system, n.pids.apply, n.fail.halted)
+	listener := replica.Listener{System: n.system, PID: n.pids.replica}
+	const attempts = 3
+	for attempt := 1; ; attempt++ {
+		cfg, err := n.cfg.dragonboat()
+		if err != nil {
+			return err
+		}
+		n.log, err = consensus.OpenDragonboat(cfg, applier, listener)
+		if err == nil {
+			return nil
+		}
+		n.log = nil
+		if n.cfg.RaftAddress != "" || attempt == attempts || !taken(cfg.ListenAddress) {
+			return err
+		}
+	}
+}
+
+func taken(address string) bool {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return true
+	}
+	_ = l.Close() // nothing was accepted on it
+	return false
+}
+
+func (n *Node) spawn(pid *actor.PID, props *actor.Props) {
+	if _, err := n.system.Root.SpawnNamed(n.fail.guard(props), pid.GetId()); err != nil {
+		panic(fmt.Sprintf("node: two actors are called %s", pid.GetId()))
+	}
+	n.pids.spawned[pid.GetId()] = true
+}
+
+func (n *Node) startClock() {
+	tell := func(to ...*actor.PID) func() {
+		return func() {
+			m := &messages.ClockTick{MonotonicMs: n.cfg.Clock.MonotonicMs()}
+			for _, pid := range to {
+				n.system.Root.Send(pid, m)
+			}
+		}
+	}
+	p := n.pids
+	n.stopClock = append(n.stopClock,
+		n.cfg.Clock.Every(n.cfg.ClockInterval, tell(p.replica, p.expiry, p.root)),
+		n.cfg.Clock.Every(max(gatewayInterval, n.cfg.ClockInterval), tell(p.watch, n.gateway.PID())))
+}
+
+// awaitReady opens the node for clients once it can serve.
+func (n *Node) awaitReady() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-n.closing:
+		case <-n.fail.halted:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	if n.log.WaitReady(ctx) != nil {
+		return
+	}
+	select {
+	case <-n.bootstrapped:
+	case <-ctx.Done():
+		return
+	}
+	n.facts.ready.Store(true)
+	close(n.ready)
+	n.cfg.Logger.Info("node ready", "replica", n.cfg.ReplicaID, "clients", n.Addr(), "admin", n.AdminAddr())
+}
+
+func (n *Node) health() health {
+	f := n.facts.Facts()
+	h := health{
+		Status: "starting", Replica: f.ReplicaID, Leader: f.LeaderID, Term: f.RaftTerm,
+		Applied: n.log.Status().AppliedIndex, Revision: n.facts.applied.Load().Revision, Version: f.Version,
+	}
+	switch {
+	case n.fail.failed.Load():
+		h.Status = "failed"
+	case isClosed(n.closing):
+		h.Status = "stopping"
+	case f.Ready:
+		h.Status = "ready"
+	}
+	return h
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// newNonce returns a number that no other attempt to own the clock has used, in
+// this process or in any other.
+func newNonce() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint64(b[:])
+}
+
+func newClusterID() []byte {
+	id := make([]byte, 16)
+	rand.Read(id) // never fails
+	return id
+}
