@@ -2,6 +2,7 @@ package index
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state/field"
@@ -36,7 +37,7 @@ func (t *Table) Step(name string, expectedCursor []byte, keys int, ascend Ascend
 	}
 	t.paths = append(t.paths[:0], ix.path)
 	none := &entrySet{}
-	read, bytes, more := 0, 0, false
+	read, bytes, more, last := 0, 0, false, ""
 	ascend(lo, prefixEnd(ix.prefix), func(key string, c Content) bool {
 		if read == keys || bytes >= StepBytesMax {
 			more = true
@@ -45,12 +46,14 @@ func (t *Table) Step(name string, expectedCursor []byte, keys int, ascend Ascend
 		t.scan(c)
 		t.fill(&t.new, 0, ix, key, c)
 		ix.replace(none, &t.new)
-		ix.cursor = key
+		last = key
 		read++
 		bytes += len(c.Value)
 		return true
 	})
-	if !more {
+	if more {
+		ix.cursor = strings.Clone(last) // its own memory: key may be part of a large record's
+	} else {
 		ix.building, ix.cursor = false, ""
 	}
 	t.changed(ix)
