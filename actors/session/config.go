@@ -101,7 +101,17 @@ func (c Config) validate() (Config, error) {
 	if c.Replica == nil || c.Apply == nil || c.Watch == nil || c.Node == nil {
 		return c, errors.New("session: Config needs Replica, Apply, Watch and Node")
 	}
-	l := &c.Limits
+	c.Limits.setDefaults()
+	if c.Telemetry == nil {
+		c.Telemetry = noTelemetry{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+func (l *Limits) setDefaults() {
 	def := func(v *int64, d int64) {
 		if *v <= 0 {
 			*v = d
@@ -119,13 +129,6 @@ func (c Config) validate() (Config, error) {
 	def(&l.QueueBytesMax, 16<<20)
 	def(&l.StallMs, 30_000)
 	def(&l.HeartbeatMs, messages.HeartbeatMs)
-	if c.Telemetry == nil {
-		c.Telemetry = noTelemetry{}
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	return c, nil
 }
 
 // Telemetry counts what sessions do. Its methods are called from many goroutines

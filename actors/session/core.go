@@ -66,9 +66,10 @@ type core struct {
 	heard    uint64 // what the pump had received, as of the last tick
 	beatMs   int64
 	beats    uint64
-	closedMs int64  // when it began to close
-	movedMs  int64  // when the client last took something of what waits
-	sent     uint64 // as of then
+	closedMs int64 // when it began to close
+	// stalledMs is how long something has waited and the client took nothing.
+	stalledMs int64
+	sent      uint64 // messages that it had taken, as of the last tick
 
 	calls int64 // in flight
 	bytes int64 // their requests

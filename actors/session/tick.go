@@ -10,7 +10,7 @@ const closeMs = 2_000
 func (c *core) tick(nowMs int64, received uint64, pumpWaits bool) {
 	if !c.ticked {
 		c.ticked = true
-		c.nowMs, c.bornMs, c.movedMs, c.beatMs = nowMs, nowMs, nowMs, nowMs
+		c.nowMs, c.bornMs, c.beatMs = nowMs, nowMs, nowMs
 		c.shiftDeadlines(nowMs)
 		return
 	}
@@ -29,7 +29,7 @@ func (c *core) tick(nowMs int64, received uint64, pumpWaits bool) {
 		}
 		return
 	}
-	if c.watchWriter(); c.phase == closing {
+	if c.watchWriter(passed); c.phase == closing {
 		return
 	}
 	if c.listen(passed, received, pumpWaits); c.phase == closing {
@@ -55,25 +55,30 @@ func (c *core) shiftDeadlines(nowMs int64) {
 	}
 }
 
+// tickMaxMs is the most that one tick counts for: a node that was suspended itself
+// must not blame its clients.
+const tickMaxMs = 2 * tickMs
+
 // watchWriter closes a stream whose client takes nothing.
-func (c *core) watchWriter() {
+func (c *core) watchWriter(passed int64) {
 	backlog, sent := c.port.waiting()
 	if backlog == 0 || sent != c.sent {
-		c.sent, c.movedMs = sent, c.nowMs
-	} else if c.nowMs-c.movedMs >= c.cfg.Limits.StallMs {
+		c.sent, c.stalledMs = sent, 0
+		return
+	}
+	if c.stalledMs += min(passed, tickMaxMs); c.stalledMs >= c.cfg.Limits.StallMs {
 		c.cut(messages.NewError(messages.Code_CODE_SLOW_CONSUMER, "the client has taken nothing for %d ms", c.cfg.Limits.StallMs).
 			WithLimit(uint64(c.cfg.Limits.StallMs)))
 	}
 }
 
-// listen closes a stream whose client is silent. A tick counts for no more than
-// two: a node that was suspended itself must not blame its clients.
+// listen closes a stream whose client is silent.
 func (c *core) listen(passed int64, received uint64, pumpWaits bool) {
 	if received != c.heard || pumpWaits {
 		c.heard, c.silentMs = received, 0
 		return
 	}
-	c.silentMs += min(passed, 2*tickMs)
+	c.silentMs += min(passed, tickMaxMs)
 	if limit := messages.HeartbeatsMissedMax * c.cfg.Limits.HeartbeatMs; c.silentMs >= limit {
 		c.cut(messages.UnknownOutcome(messages.Code_CODE_UNAVAILABLE, "nothing heard for %d ms", limit))
 	}

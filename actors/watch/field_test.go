@@ -111,6 +111,23 @@ func TestSnapshotInstallNeverGoesBackNorSkips(t *testing.T) {
 	}
 }
 
+// TestIdleWatchSurvivesInstall: a watch that has everything is not compacted away
+// because it was last told something long ago.
+func TestIdleWatchSurvivesInstall(t *testing.T) {
+	w := known(t, Limits{})
+	c := w.watch(1, &messages.WatchRequest{WatchId: 1, Selector: prefix("p/")}, protocol.EndOf(0))
+	for range 100 {
+		w.commit("other=1")
+	}
+	w.write("p/a=1")
+	w.compact = 50
+	w.install()
+	w.settle()
+	if got := c.texts(); c.end != nil || !slices.Equal(got, []string{"101.0 p/a=1"}) {
+		t.Fatalf("got %v, ended %v", got, c.end)
+	}
+}
+
 func TestFutureRevisionWaits(t *testing.T) {
 	w := known(t, Limits{})
 	w.commit("k=1")
@@ -408,6 +425,30 @@ func TestReplayIsShared(t *testing.T) {
 		if !c.ready {
 			t.Fatalf("watch %d is not ready", c.request.WatchId)
 		}
+	}
+}
+
+// TestLateComerBelowTheReplay: a watch that comes while the replay is far above it
+// gets its events from where it stands, not from where the replay is.
+func TestLateComerBelowTheReplay(t *testing.T) {
+	w := known(t, Limits{ReplayEventsMax: 10})
+	for range 3_000 {
+		w.commit("k=v")
+	}
+	r := func(id uint64) *messages.WatchRequest {
+		r := all(id)
+		r.CreditEvents = 10_000
+		return r
+	}
+	early := w.watch(1, r(1), protocol.EndOf(0))
+	for range 50 {
+		w.step()
+	}
+	late := w.watch(2, r(1), protocol.EndOf(0))
+	near := w.watch(3, r(1), protocol.EndOf(2_950))
+	w.settle()
+	for _, c := range []*checker{early, late, near} {
+		c.caughtUp()
 	}
 }
 
