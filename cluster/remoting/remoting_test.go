@@ -128,6 +128,9 @@ func echo(s transport.ServerStream) {
 		if err != nil {
 			return
 		}
+		if m.GetGoodbye() != nil {
+			continue
+		}
 		if err := s.Send(echoOf(m)); err != nil {
 			return
 		}
