@@ -33,7 +33,7 @@ var layers = map[string][]string{
 	"actors/etcd":         {"messages"},
 	"actors/node":         {"messages", "state", "consensus", "cluster", "actors"},
 	"actors/client":       {"messages", "cluster"},
-	"bench":               {"messages", "actors/client", "cluster", "cluster/clustertest"},
+	"bench":               {"messages", "consensus", "actors/client", "cluster", "cluster/clustertest"},
 	"cmd":                 {"messages", "actors/node", "actors/client", "bench", "cluster", "state/snapfile"},
 	"actors/actortest":    nil, // everything
 	"cluster/clustertest": nil,
@@ -107,7 +107,7 @@ func TestLayers(t *testing.T) {
 func TestStatePurity(t *testing.T) {
 	forbidden := []string{
 		"time", "math/rand", "math/rand/v2", "crypto/rand", "os", "net", "log", "log/slog", "sync", "sync/atomic",
-		"runtime", "unsafe", "context", "github.com/asynkron/protoactor-go/actor", "github.com/puzpuzpuz/xsync/v3",
+		"runtime", "context", "github.com/asynkron/protoactor-go/actor", "github.com/puzpuzpuz/xsync/v3",
 	}
 	for _, p := range packages(t) {
 		path := strings.TrimPrefix(p.ImportPath, module)
