@@ -91,8 +91,8 @@ func (c *checker) onBatch(b *messages.WatchBatch) {
 	}
 	bytes := int64(0)
 	for i, e := range b.Events {
-		if got, want := text(e), text(want[i].Proto(false, false)); !c.request.KeysOnly && got != want {
-			t.Fatalf("event %s, want %s", got, want)
+		if !c.is(e, want[i]) {
+			t.Fatalf("event %s, want %s", text(e), text(want[i].Proto(false, false)))
 		}
 		if e.Revision != b.Events[0].Revision {
 			t.Fatalf("a batch of revisions %d and %d", b.Events[0].Revision, e.Revision)
@@ -131,6 +131,22 @@ func (c *checker) onBatch(b *messages.WatchBatch) {
 	c.at = to
 	c.batches++
 	c.events = append(c.events, b.Events...)
+}
+
+// is reports whether e is the model's event as this watch asked for it.
+func (c *checker) is(e *messages.Event, want store.Event) bool {
+	deleted := e.Type == messages.EventType_EVENT_TYPE_DELETE
+	if e.Revision != want.Rec.Mod() || e.OpIndex != want.Rec.OpIndex() || e.Cause != want.Rec.Cause() ||
+		deleted != want.Rec.Tombstone() || string(e.Record.Key) != want.Rec.Key() {
+		return false
+	}
+	if e.Prev != nil && (!c.request.PrevKv || string(e.Prev.Key) != want.Rec.Key() || e.Prev.ModRevision != want.Prev.Mod()) {
+		return false
+	}
+	if c.request.KeysOnly {
+		return len(e.Record.Value) == 0 && len(e.Prev.GetValue()) == 0
+	}
+	return string(e.Record.Value) == string(want.Rec.Value())
 }
 
 func (c *checker) onEnd(m *messages.WatchEnd) {

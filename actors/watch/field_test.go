@@ -279,9 +279,12 @@ func TestBlockedWatchersAreBoundedAndCutOff(t *testing.T) {
 		t.Fatalf("%d bytes are on the way to a client that does not read", n)
 	}
 	w.tick(31_000)
-	for _, c := range blocked {
+	for i, c := range blocked {
 		if c.endCode() != messages.Code_CODE_SLOW_CONSUMER {
 			t.Fatalf("watch %d ended %v", c.request.WatchId, c.end)
+		}
+		if i%20 != 0 {
+			continue
 		}
 		again := w.watch(2, all(c.request.WatchId), protocol.PositionOf(c.end.Resume))
 		for i := 0; i < 20 && len(again.events) < 3_000-len(c.events); i++ {

@@ -26,6 +26,7 @@ type world struct {
 	inFlight map[uint64]int64 // bytes of each session's window
 	nowMs    int64
 	ended    []*checker
+	state    func() ChangeLog // instead of the model's own view
 }
 
 func newWorld(t rapid.TB, limits Limits) *world {
@@ -73,7 +74,12 @@ func placeOf(e store.Event) protocol.Position {
 	return protocol.Position{Revision: e.Rec.Mod(), Op: e.Rec.OpIndex()}
 }
 
-func (w *world) view() *frozen { return &frozen{w.events, w.revision, w.compact} }
+func (w *world) view() ChangeLog {
+	if w.state != nil {
+		return w.state()
+	}
+	return &frozen{w.events, w.revision, w.compact}
+}
 
 // write makes one revision of these changes: "k=v" puts, "k" deletes.
 func (w *world) write(changes ...string) []store.Event {
