@@ -24,6 +24,7 @@ const (
 	SnapshotBytesDefault       = 256 << 20
 	SnapshotEveryDefault       = 10 * time.Minute
 	SnapshotKeepEntriesDefault = 2_000
+	DiskReserveBytesDefault    = 128 << 20
 )
 
 // Timing sets Raft's clock. It decides how fast a lost leader is replaced and how
@@ -86,6 +87,9 @@ type DragonboatConfig struct {
 	// SnapshotKeepEntries stay in the log behind a snapshot, for replicas that are
 	// a little behind. Default SnapshotKeepEntriesDefault.
 	SnapshotKeepEntries uint64
+	// DiskReserveBytes stay free for the log: a snapshot that would take them is
+	// abandoned. Default DiskReserveBytesDefault.
+	DiskReserveBytes int64
 	// Timing defaults to SingleNodeTiming for a replica alone and not joining, else
 	// to MultiNodeTiming. A cluster that grew from one replica sets it.
 	Timing Timing
@@ -246,6 +250,9 @@ func (cfg *DragonboatConfig) setDefaults() {
 	}
 	if cfg.SnapshotKeepEntries == 0 {
 		cfg.SnapshotKeepEntries = SnapshotKeepEntriesDefault
+	}
+	if cfg.DiskReserveBytes == 0 {
+		cfg.DiskReserveBytes = DiskReserveBytesDefault
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -37,40 +37,46 @@ func TestMain(m *testing.M) {
 // hookFS calls hook before each write and sync; an error of it is the operation's.
 type hookFS struct {
 	vfs.FS
-	hook func(op string) error
+	hook func(op, name string) error
 }
 
-func (fs hookFS) wrap(f vfs.File, err error) (vfs.File, error) {
+func (fs hookFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hookFile{f, fs.hook}, nil
+	return hookFile{f, name, fs.hook}, nil
 }
 
-func (fs hookFS) Create(name string) (vfs.File, error) { return fs.wrap(fs.FS.Create(name)) }
+func (fs hookFS) Create(name string) (vfs.File, error) {
+	f, err := fs.FS.Create(name)
+	return fs.wrap(name, f, err)
+}
 
 func (fs hookFS) OpenForAppend(name string) (vfs.File, error) {
-	return fs.wrap(fs.FS.OpenForAppend(name))
+	f, err := fs.FS.OpenForAppend(name)
+	return fs.wrap(name, f, err)
 }
 
 func (fs hookFS) ReuseForWrite(oldname, newname string) (vfs.File, error) {
-	return fs.wrap(fs.FS.ReuseForWrite(oldname, newname))
+	f, err := fs.FS.ReuseForWrite(oldname, newname)
+	return fs.wrap(newname, f, err)
 }
 
 type hookFile struct {
 	vfs.File
-	hook func(op string) error
+	name string
+	hook func(op, name string) error
 }
 
 func (f hookFile) Write(p []byte) (int, error) {
-	if err := f.hook("write"); err != nil {
+	if err := f.hook("write", f.name); err != nil {
 		return 0, err
 	}
 	return f.File.Write(p)
 }
 
 func (f hookFile) Sync() error {
-	if err := f.hook("sync"); err != nil {
+	if err := f.hook("sync", f.name); err != nil {
 		return err
 	}
 	return f.File.Sync()
@@ -82,7 +88,7 @@ func runChild(args []string) {
 	dir, address, op := args[0], args[1], args[2]
 	n, _ := strconv.ParseInt(args[3], 10, 64)
 	var seen atomic.Int64
-	fs := &hookFS{vfs.Default, func(did string) error {
+	fs := &hookFS{vfs.Default, func(did, _ string) error {
 		if did == op && seen.Add(1) >= n {
 			return errors.New("injected")
 		}
@@ -149,7 +155,7 @@ func TestFailingDiskEndsTheProcess(t *testing.T) {
 func TestFailingDiskAtOpening(t *testing.T) {
 	for n := int64(1); n <= 10; n++ {
 		var seen atomic.Int64
-		fs := &hookFS{vfs.Default, func(string) error {
+		fs := &hookFS{vfs.Default, func(string, string) error {
 			if seen.Add(1) == n {
 				return errors.New("injected")
 			}
@@ -164,7 +170,7 @@ func TestFailingDiskAtOpening(t *testing.T) {
 func TestDeadlinePassesBehindStalledDisk(t *testing.T) {
 	release := make(chan struct{})
 	var stalled atomic.Bool
-	fs := &hookFS{vfs.Default, func(op string) error {
+	fs := &hookFS{vfs.Default, func(op, _ string) error {
 		if op == "sync" && stalled.Load() {
 			<-release
 		}
@@ -262,6 +268,65 @@ func TestSaveRunsBesideApply(t *testing.T) {
 	if n := len(w.all); n != 13 {
 		t.Fatalf("%d entries came back, want 13", n)
 	}
+}
+
+// smallFS has a disk with little room left.
+type smallFS struct {
+	vfs.FS
+	room *atomic.Int64
+}
+
+func (fs smallFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: uint64(fs.room.Load())}, nil
+}
+
+// A disk without room for a snapshot costs the snapshot, at its start or half-way.
+func TestFullDiskAbandonsTheSnapshot(t *testing.T) {
+	room := new(atomic.Int64)
+	w := &draining{room: room}
+	log, err := OpenDragonboat(DragonboatConfig{
+		Dir: t.TempDir(), ReplicaID: 1, RaftAddress: loopback(t), FS: smallFS{vfs.Default, room}, DiskReserveBytes: 1 << 20,
+	}, w, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	write(t, log, 5)
+	for _, c := range []struct{ room, drain int64 }{{1<<20 - 1, 0}, {10 << 20, 3 << 20}} {
+		room.Store(c.room)
+		w.drain.Store(c.drain)
+		err := log.RequestSnapshot(20 * time.Second)
+		if messages.CodeOf(err) != messages.Code_CODE_UNAVAILABLE {
+			t.Fatalf("room for %d bytes: got %v", c.room, err)
+		}
+		write(t, log, 1)
+	}
+	room.Store(10 << 20)
+	w.drain.Store(0)
+	if err := log.RequestSnapshot(20 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// draining saves megabytes, each of which takes room.
+type draining struct {
+	words
+	room  *atomic.Int64
+	drain atomic.Int64
+}
+
+func (d *draining) Freeze() Frozen { return drainingFrozen{d} }
+
+type drainingFrozen struct{ d *draining }
+
+func (f drainingFrozen) Save(w io.Writer, _ <-chan struct{}) error {
+	for range 12 {
+		if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+			return err
+		}
+		f.d.room.Add(-f.d.drain.Load())
+	}
+	return nil
 }
 
 // Snapshots are taken by bytes.

@@ -35,7 +35,9 @@ type machine struct {
 	nonce     uint64
 	completed func(seq uint64, results []*messages.Result) // a local proposal was applied
 	grown     func(bytes int)                              // that many payload bytes were applied
-	failed    func(error)                                  // a snapshot was abandoned
+	failed    func(error)                                  // a snapshot was not saved or not restored
+
+	room diskRoom
 
 	entries []Entry // reused
 	applied atomic.Uint64
@@ -86,9 +88,10 @@ func (m *machine) SaveSnapshot(ctx any, w io.Writer, _ statemachine.ISnapshotFil
 	var header [16]byte
 	copy(header[:], snapshotMagic)
 	binary.BigEndian.PutUint64(header[8:], p.index)
-	_, err := w.Write(header[:])
+	out := m.room.writer(w)
+	_, err := out.Write(header[:])
 	if err == nil {
-		err = p.frozen.Save(w, stop)
+		err = p.frozen.Save(out, stop)
 	}
 	if err == nil {
 		return nil
@@ -105,6 +108,15 @@ func (m *machine) SaveSnapshot(ctx any, w io.Writer, _ statemachine.ISnapshotFil
 }
 
 func (m *machine) RecoverFromSnapshot(r io.Reader, _ []statemachine.SnapshotFile, _ <-chan struct{}) error {
+	err := m.restore(r)
+	if err != nil {
+		// Dragonboat ends the process with it: there is nothing to go on from.
+		m.failed(err)
+	}
+	return err
+}
+
+func (m *machine) restore(r io.Reader) error {
 	var header [16]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
 		return fmt.Errorf("consensus: snapshot header: %w", err)

@@ -49,6 +49,7 @@ func newReplicaLog(cfg DragonboatConfig, applier Applier, unlock func()) *replic
 	l.machine = &machine{
 		applier: applier, nonce: newNonce(), completed: l.flight.applied,
 		grown: l.snapshots.grown, failed: l.snapshotFailed,
+		room: diskRoom{cfg.FS, cfg.Dir, cfg.DiskReserveBytes},
 	}
 	return l
 }

@@ -1,9 +1,12 @@
 package consensus
 
 import (
+	"fmt"
+	"io"
 	"time"
 
 	"github.com/lni/dragonboat/v4"
+	"github.com/lni/vfs"
 
 	"github.com/concord-kv/concord/messages"
 )
@@ -84,5 +87,38 @@ func snapshotEnded(r dragonboat.RequestResult) error {
 }
 
 func (l *replicaLog) snapshotFailed(err error) {
-	l.cfg.Logger.Error("snapshot abandoned", "replica", l.cfg.ReplicaID, "err", err)
+	l.cfg.Logger.Error("snapshot failed", "replica", l.cfg.ReplicaID, "err", err)
+}
+
+// diskRoom keeps snapshots from filling the disk: dragonboat ends the process when
+// it cannot write one, and the log needs the room more.
+type diskRoom struct {
+	fs      vfs.FS
+	dir     string
+	reserve int64
+}
+
+// roomCheckBytes are written between two looks at the disk.
+const roomCheckBytes = 1 << 20
+
+// writer returns w, refusing to write once less than the reserve is free. A file
+// system that cannot tell is trusted.
+func (r diskRoom) writer(w io.Writer) io.Writer {
+	return &roomWriter{diskRoom: r, w: w, unchecked: roomCheckBytes}
+}
+
+type roomWriter struct {
+	diskRoom
+	w         io.Writer
+	unchecked int
+}
+
+func (r *roomWriter) Write(p []byte) (int, error) {
+	if r.unchecked += len(p); r.unchecked >= roomCheckBytes {
+		r.unchecked = 0
+		if usage, err := r.fs.GetDiskUsage(r.dir); err == nil && int64(usage.AvailBytes) < r.reserve+int64(len(p)) {
+			return 0, fmt.Errorf("consensus: %d bytes are free, %d are kept for the log", usage.AvailBytes, r.reserve)
+		}
+	}
+	return r.w.Write(p)
 }

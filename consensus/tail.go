@@ -178,6 +178,8 @@ const (
 	tanHeaderBytes = 7
 
 	tanFull, tanFirst, tanMiddle, tanLast = 1, 2, 3, 4
+
+	sectorBytes = 512
 )
 
 // tanChunk returns the type and the end of the chunk at offset; 0 if it is not intact.
@@ -222,8 +224,8 @@ func scanTail(data []byte) Tail {
 	}
 	switch {
 	case unwritten(data, offset):
-		// The page was never written back, whatever came of later ones: nothing in
-		// it or after it was synced, and Tan drops it all by itself.
+		// The sector was never written, whatever came of later ones: nothing in it or
+		// after it was synced, and Tan drops it all by itself.
 	case recordAfter(data, offset):
 		t.State = TailDamaged
 	case cutShort(data, offset):
@@ -263,30 +265,22 @@ func cutShort(data []byte, offset int) bool {
 // what it held before: without such a gap it is no loss of power that broke the
 // record, and it may well have been acknowledged.
 func missesSector(data []byte, offset int) bool {
-	const sectorBytes = 512
 	end := len(data)
 	if offset+tanHeaderBytes <= len(data) {
 		end = min(end, offset+tanHeaderBytes+int(binary.LittleEndian.Uint16(data[offset+4:])))
 	}
-	for at := offset; at < end; {
-		next := min(len(data), at-at%sectorBytes+sectorBytes)
-		if !slices.ContainsFunc(data[at:next], func(b byte) bool { return b != 0 }) {
+	for at := offset; at < end; at += sectorBytes - at%sectorBytes {
+		if unwritten(data, at) {
 			return true
 		}
-		at = next
 	}
 	return false
 }
 
-// unwritten says whether there are only zeros from offset to the end of its page.
+// unwritten says whether there are only zeros from offset to the end of its sector.
 func unwritten(data []byte, offset int) bool {
-	const pageBytes = 4096
-	for _, x := range data[offset:min(len(data), offset-offset%pageBytes+pageBytes)] {
-		if x != 0 {
-			return false
-		}
-	}
-	return true
+	sector := data[offset:min(len(data), offset-offset%sectorBytes+sectorBytes)]
+	return !slices.ContainsFunc(sector, func(b byte) bool { return b != 0 })
 }
 
 // refuseDamage stops before Tan opens a log that it would shorten by more than a
