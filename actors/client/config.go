@@ -36,6 +36,9 @@ type Config struct {
 	// OneShot gives each write a random idempotency key instead of opening a session:
 	// cheaper for a process that writes once and ends.
 	OneShot bool
+	// NewKey makes the key of a one-shot write; random makes one of 128 bits, which is
+	// the default.
+	NewKey func(random func() string) string
 	// Settle is how long a one-shot write whose outcome is unknown at its deadline is
 	// looked up, and fenced off so that it cannot come later; default 0: not at all.
 	Settle time.Duration

@@ -25,7 +25,7 @@ func (c *Client) prepare(op *messages.Operation) error {
 			return err
 		}
 		if c.cfg.OneShot && o.Write.IdempotencyKey == "" && takesKey(o.Write) {
-			o.Write.IdempotencyKey = c.NewIdempotencyKey()
+			o.Write.IdempotencyKey = c.nextKey()
 		}
 	case *messages.Operation_Query:
 		if err := messages.ValidateQuery(o.Query); err != nil {
@@ -35,6 +35,13 @@ func (c *Client) prepare(op *messages.Operation) error {
 		return messages.NewError(messages.Code_CODE_UNSUPPORTED, "a write or a query is needed").WithField("operation")
 	}
 	return nil
+}
+
+func (c *Client) nextKey() string {
+	if c.cfg.NewKey != nil {
+		return c.cfg.NewKey(c.NewIdempotencyKey)
+	}
+	return c.NewIdempotencyKey()
 }
 
 func takesKey(w *messages.Write) bool {

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"crypto/tls"
+	"os"
+	"strings"
+
+	"github.com/concord-kv/concord/actors/client"
+	"github.com/concord-kv/concord/cluster/certs"
+	"github.com/concord-kv/concord/messages"
+)
+
+// connect makes the client. It does not wait for a connection: the request does.
+func (a *app) connect() (*client.Client, error) {
+	endpoints := a.endpoint
+	if endpoints == "" {
+		endpoints = a.getenv("CONCORD_ENDPOINT")
+	}
+	if endpoints == "" {
+		endpoints = endpointDefault
+	}
+	if a.timeout <= 0 {
+		return nil, messages.InvalidField("timeout", "must be more than 0")
+	}
+	config, err := a.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	cfg := client.Config{
+		Name: "concord CLI", TLS: config, Timeout: a.timeout,
+		OneShot: true, Settle: a.timeout, NewKey: a.newKey,
+	}
+	for e := range strings.SplitSeq(endpoints, ",") {
+		if e = strings.TrimSpace(e); e != "" {
+			cfg.Endpoints = append(cfg.Endpoints, e)
+		}
+	}
+	return client.New(cfg)
+}
+
+// newKey names a write, by the flag or at random, and remembers how.
+func (a *app) newKey(random func() string) string {
+	if a.usedIdempotency = a.idempotencyKey; a.usedIdempotency == "" {
+		a.usedIdempotency = random()
+	}
+	return a.usedIdempotency
+}
+
+func (a *app) tlsConfig() (*tls.Config, error) {
+	if a.ca == "" {
+		if a.cert != "" || a.key != "" {
+			return nil, messages.InvalidField("ca", "--cert and --key need --ca")
+		}
+		return nil, nil
+	}
+	pem, err := os.ReadFile(a.ca)
+	if err != nil {
+		return nil, messages.InvalidField("ca", "%v", err)
+	}
+	roots, err := certs.PoolOf(pem)
+	if err != nil {
+		return nil, messages.InvalidField("ca", "%v", err)
+	}
+	if a.cert == "" && a.key == "" {
+		return certs.ClientTLS(roots, nil), nil
+	}
+	pair, err := tls.LoadX509KeyPair(a.cert, a.key)
+	if err != nil {
+		return nil, messages.InvalidField("cert", "%v", err)
+	}
+	return certs.ClientTLS(roots, &pair), nil
+}

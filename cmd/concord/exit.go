@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/concord-kv/concord/messages"
+)
+
+// The exit codes of the package comment.
+const (
+	exitOK          = 0
+	exitNotFound    = 1
+	exitUsage       = 2
+	exitRefused     = 3
+	exitUnavailable = 4
+	exitUnknown     = 5
+	exitDenied      = 6
+	exitCondition   = 7
+	exitInternal    = 70
+	exitInterrupted = 130
+)
+
+// errCondition is the error of a write whose condition did not hold.
+var errCondition = errors.New("the condition does not hold")
+
+// errInterrupted is the error of a command that was interrupted.
+var errInterrupted = errors.New("interrupted")
+
+// exitCode maps an error to the table. The outcome goes before the code: what may have
+// been applied must not look like something to repeat.
+func exitCode(err error) int {
+	var e *messages.Error
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errCondition):
+		return exitCondition
+	case errors.Is(err, errInterrupted):
+		return exitInterrupted
+	case !errors.As(err, &e):
+		return exitUsage
+	case e.Outcome() == messages.Outcome_OUTCOME_UNKNOWN:
+		return exitUnknown
+	}
+	switch e.Code() {
+	case messages.Code_CODE_KEY_NOT_FOUND, messages.Code_CODE_LEASE_NOT_FOUND, messages.Code_CODE_INDEX_NOT_FOUND,
+		messages.Code_CODE_CURSOR_NOT_FOUND, messages.Code_CODE_IDEMPOTENCY_NOT_FOUND:
+		return exitNotFound
+	case messages.Code_CODE_INVALID_ARGUMENT, messages.Code_CODE_TOO_LARGE, messages.Code_CODE_UNSUPPORTED:
+		return exitUsage
+	case messages.Code_CODE_OVERLOADED, messages.Code_CODE_NO_LEADER, messages.Code_CODE_NOT_LEADER, messages.Code_CODE_NOT_READY,
+		messages.Code_CODE_TIMEOUT, messages.Code_CODE_UNAVAILABLE, messages.Code_CODE_NODE_STOPPING, messages.Code_CODE_NO_QUORUM,
+		messages.Code_CODE_STALE_CLOCK, messages.Code_CODE_CANCELLED, messages.Code_CODE_SLOW_CONSUMER:
+		return exitUnavailable
+	case messages.Code_CODE_PERMISSION_DENIED, messages.Code_CODE_UNAUTHENTICATED:
+		return exitDenied
+	case messages.Code_CODE_INTERNAL, messages.Code_CODE_PROTOCOL:
+		return exitInternal
+	}
+	return exitRefused
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/concord-kv/concord/actors/client"
+	"github.com/concord-kv/concord/messages"
+)
+
+// app is one run of the command.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	getenv   func(string) string
+
+	endpoint        string
+	output          string
+	timeout         time.Duration
+	ca, cert, key   string // PEM files
+	idempotencyKey  string
+	usedIdempotency string // the key of the last write
+}
+
+const endpointDefault = "127.0.0.1:7411"
+
+// run executes the command line and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	err := root.ExecuteContext(ctx)
+	if err != nil && ctx.Err() != nil && messages.OutcomeOf(err) != messages.Outcome_OUTCOME_UNKNOWN {
+		err = errInterrupted
+	}
+	if err != nil && !errors.Is(err, errInterrupted) {
+		// A bad command line may have kept the flags from being read.
+		a.printError(err, a.json() || slices.Contains(args, "-ojson") || jsonAsked(args))
+	}
+	return exitCode(err)
+}
+
+// jsonAsked finds -o json in a command line that could not be read.
+func jsonAsked(args []string) bool {
+	for i, arg := range args {
+		if arg == "--output=json" || arg == "-o=json" || (arg == "-o" || arg == "--output") && i+1 < len(args) && args[i+1] == "json" {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *app) json() bool { return a.output == "json" }
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "concord",
+		Short:         "A replicated, revisioned key-value store whose heart is the lease",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if a.output != "text" && a.output != "json" {
+				return messages.InvalidField("output", "%q is neither text nor json", a.output)
+			}
+			return nil
+		},
+	}
+	f := root.PersistentFlags()
+	f.StringVar(&a.endpoint, "endpoint", "", "nodes as HOST:PORT[,HOST:PORT...]; else CONCORD_ENDPOINT, else "+endpointDefault)
+	f.StringVarP(&a.output, "output", "o", "text", "text or json")
+	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long a request may take")
+	f.StringVar(&a.ca, "ca", "", "PEM file of the authority of the nodes' certificates; turns TLS on")
+	f.StringVar(&a.cert, "cert", "", "PEM file of the client's certificate")
+	f.StringVar(&a.key, "key", "", "PEM file of the certificate's key")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
+	root.AddCommand(
+		a.serveCommand(), a.versionCommand(), a.statusCommand(), a.revisionCommand(),
+		a.putCommand(), a.getCommand(), a.delCommand(), a.touchCommand(), a.txnCommand(), a.resolveCommand(),
+		a.listCommand(), a.historyCommand(), a.changesCommand(), a.watchCommand(),
+		a.leaseCommand(), a.indexCommand(), a.cursorCommand(), a.compactCommand(), a.configCommand(),
+	)
+	for _, c := range commands(root) {
+		if c.Args != nil {
+			check := c.Args
+			c.Args = func(c *cobra.Command, args []string) error { return usageError(check(c, args)) }
+		}
+	}
+	return root
+}
+
+// commands returns a command and all below it.
+func commands(c *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{c}
+	for _, sub := range c.Commands() {
+		all = append(all, commands(sub)...)
+	}
+	return all
+}
+
+// usageError makes a bad command line an error like any other.
+func usageError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return messages.InvalidField("arguments", "%v", err)
+}
+
+// group is a command that only has others below it.
+func group(use, short string, below ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return messages.InvalidField("arguments", "no command %q", c.CommandPath()+" "+args[0])
+		}
+		return messages.InvalidField("arguments", "%s needs one of: %s", c.CommandPath(), strings.Join(names(c), ", "))
+	}}
+	c.AddCommand(below...)
+	return c
+}
+
+func names(c *cobra.Command) []string {
+	var all []string
+	for _, sub := range c.Commands() {
+		all = append(all, sub.Name())
+	}
+	return all
+}
+
+// with makes the body of a client command: it connects, runs f and closes.
+func (a *app) with(f func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := a.connect()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return f(cmd.Context(), c, args)
+	}
+}
+
+// withKey adds --idempotency-key to a command that writes.
+func (a *app) withKey(c *cobra.Command) *cobra.Command {
+	c.Flags().StringVar(&a.idempotencyKey, "idempotency-key", "", "repeat the write of this key: it takes effect once; default a random one")
+	return c
+}
