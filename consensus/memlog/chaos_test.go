@@ -24,9 +24,11 @@ type journal struct {
 	index   uint64
 	all     []string
 	indexes []uint64
+	batches []int
 }
 
 func (j *journal) Apply(entries []consensus.Entry) {
+	j.batches = append(j.batches, len(entries))
 	fmt.Fprintf(j.trace, "%s apply", j.name)
 	for i := range entries {
 		e := &entries[i]
@@ -93,14 +95,18 @@ type world struct {
 	c        *memlog.Cluster
 	journals map[uint64]*journal
 	boots    int
+	joined   uint64 // highest id that was booted
+	changes  int
+	members  []uint64
 	trace    strings.Builder
 	next     int
 	fate     map[string]string // by payload: "", acked, not_applied, unknown
+	ids      uint64            // 1..ids were members, or were asked to become some
 	acked    []string
 }
 
 func newWorld(t testing.TB, seed uint64, cfg memlog.Config) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 7)), journals: map[uint64]*journal{}, fate: map[string]string{}}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 7)), journals: map[uint64]*journal{}, fate: map[string]string{}, ids: 3}
 	w.c = memlog.New(cfg, rand.New(rand.NewPCG(seed, 8)))
 	return w
 }
@@ -109,11 +115,53 @@ func (w *world) start(id uint64) {
 	w.boots++
 	j := &journal{t: w.t, name: fmt.Sprintf("r%d.%d", id, w.boots), trace: &w.trace}
 	w.journals[id] = j
+	if id > 3 && w.joined < id {
+		w.joined = id
+		w.c.Join(id, j, j)
+		return
+	}
 	w.c.Start(id, j, j)
 }
 
+// change asks for a random change of the membership.
+func (w *world) change(id uint64) {
+	r := w.replica(id)
+	if r == nil {
+		return
+	}
+	done := func(err error) {
+		fmt.Fprintf(&w.trace, "change %v\n", err)
+		if err == nil {
+			w.changes++
+		}
+	}
+	switch k := w.rng.IntN(4); {
+	case k < 2 && w.ids < 6 && w.joined >= w.ids || w.ids == 3:
+		w.ids++
+		add := r.AddReplica
+		if k == 1 {
+			add = r.AddNonVoting
+		}
+		add(w.ids, fmt.Sprint("memory:", w.ids), 0, time.Second, done)
+	case k == 2:
+		r.AddReplica(w.any(), "memory", 0, time.Second, done)
+	default:
+		r.RemoveReplica(w.any(), 0, time.Second, done)
+	}
+}
+
+func (w *world) any() uint64 { return 1 + w.rng.Uint64N(w.ids) }
+
+// replica returns a running replica, nil if it is down or was not started yet.
+func (w *world) replica(id uint64) *memlog.Replica {
+	if w.journals[id] == nil {
+		return nil
+	}
+	return w.c.Replica(id)
+}
+
 func (w *world) propose(id uint64) {
-	r := w.c.Replica(id)
+	r := w.replica(id)
 	if r == nil {
 		return
 	}
@@ -143,7 +191,7 @@ func (w *world) propose(id uint64) {
 
 // read asks for a barrier and checks what it promises.
 func (w *world) read(id uint64) {
-	r := w.c.Replica(id)
+	r := w.replica(id)
 	if r == nil {
 		return
 	}
@@ -166,10 +214,14 @@ func (w *world) read(id uint64) {
 }
 
 func (w *world) fault() {
-	n := uint64(3)
-	id := 1 + w.rng.Uint64N(n)
-	other := 1 + w.rng.Uint64N(n)
-	switch w.rng.IntN(16) {
+	id, other := w.any(), w.any()
+	if w.journals[id] == nil {
+		w.start(id)
+		return
+	}
+	switch w.rng.IntN(18) {
+	case 16, 17:
+		w.change(id)
 	case 0:
 		w.c.Crash(id)
 	case 1, 2, 3:
@@ -195,7 +247,7 @@ func (w *world) fault() {
 	case 13:
 		w.c.Elect(id)
 	case 14:
-		if r := w.c.Replica(id); r != nil {
+		if r := w.replica(id); r != nil {
 			_ = r.TransferLeader(other)
 		}
 	case 15:
@@ -209,13 +261,13 @@ func (w *world) fault() {
 
 func (w *world) heal() {
 	w.c.Heal()
-	for id := uint64(1); id <= 3; id++ {
+	for id := uint64(1); id <= w.ids; id++ {
+		if w.replica(id) == nil {
+			w.start(id)
+		}
 		w.c.ResumeDisk(id)
 		w.c.ReleaseApply(id)
 		w.c.Resume(id)
-		if w.c.Replica(id) == nil {
-			w.start(id)
-		}
 	}
 }
 
@@ -231,9 +283,9 @@ func (w *world) run(steps int) {
 		case k < 4 && w.rng.IntN(2) == 0:
 			w.heal()
 		case k < 20:
-			w.propose(1 + w.rng.Uint64N(3))
+			w.propose(w.any())
 		case k < 26:
-			w.read(1 + w.rng.Uint64N(3))
+			w.read(w.any())
 		case k < 50:
 			w.c.Tick()
 		default:
@@ -243,29 +295,38 @@ func (w *world) run(steps int) {
 		}
 	}
 	w.heal()
-	if !w.c.Until(2000, func() bool {
-		for id := uint64(1); id <= 3; id++ {
-			if w.c.Replica(id).WaitReady(w.t.Context()) != nil || len(w.journals[id].all) != len(w.journals[1].all) {
-				return false
-			}
-		}
-		return w.c.Leader() != 0
-	}) {
+	if !w.c.Until(2000, w.together) {
 		w.t.Fatal("the healed cluster does not come together")
 	}
+}
+
+// together says whether all members are ready with the same state.
+func (w *world) together() bool {
+	leader := w.c.Leader()
+	if leader == 0 {
+		return false
+	}
+	voting, nonVoting := w.c.Members(leader)
+	w.members = append(voting, nonVoting...)
+	for _, id := range w.members {
+		if w.c.Replica(id).WaitReady(w.t.Context()) != nil || len(w.journals[id].all) != len(w.journals[leader].all) {
+			return false
+		}
+	}
+	return len(w.members) > 0
 }
 
 // verify holds the book against what was applied.
 func (w *world) verify() {
 	applied := map[string]int{}
-	first := w.journals[1].all
+	first := w.journals[w.members[0]].all
 	for _, p := range first {
 		applied[p]++
 	}
-	for id := uint64(2); id <= 3; id++ {
-		for i, p := range w.journals[id].all {
+	for id := uint64(1); id <= w.joined || id <= 3; id++ {
+		for i, p := range w.journals[id].all { // a removed replica has a part
 			if p != first[i] {
-				w.t.Fatalf("entry %d is %s at replica 1 and %s at replica %d", i, first[i], p, id)
+				w.t.Fatalf("entry %d is %s at replica %d and %s at replica %d", i, first[i], w.members[0], p, id)
 			}
 		}
 	}
@@ -293,11 +354,12 @@ func chaosConfig(seed uint64) memlog.Config {
 }
 
 func TestChaos(t *testing.T) {
-	seeds := uint64(150)
+	seeds := uint64(100)
 	if testing.Short() {
 		seeds = 30
 	}
 	kinds := map[string]int{}
+	changes := 0
 	for seed := range seeds {
 		func() {
 			defer func() {
@@ -311,12 +373,16 @@ func TestChaos(t *testing.T) {
 			w := newWorld(t, seed, chaosConfig(seed))
 			w.run(3000)
 			w.verify()
+			changes += w.changes
 			for _, fate := range w.fate {
 				kinds[fate]++
 			}
 		}()
 	}
-	t.Logf("fates of proposals: %v", kinds)
+	t.Logf("fates of proposals: %v; changes of the membership: %d", kinds, changes)
+	if changes < 20 {
+		t.Error("hardly any change of the membership")
+	}
 	for _, k := range []string{"acked", "unknown", "not_applied"} {
 		if kinds[k] < 100 {
 			t.Errorf("only %d proposals were %s: the test has lost its teeth", kinds[k], k)

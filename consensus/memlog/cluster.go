@@ -2,6 +2,7 @@ package memlog
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -155,6 +156,12 @@ func (c *Cluster) Leader() uint64 {
 		return 0
 	}
 	return best.id
+}
+
+// Members returns who takes part, sorted, as far as replica id has applied.
+func (c *Cluster) Members(id uint64) (voting, nonVoting []uint64) {
+	m := c.node(id).members
+	return slices.Sorted(maps.Keys(m.voting)), slices.Sorted(maps.Keys(m.nonVoting))
 }
 
 // Elect makes replica id stand for election now, as a transfer of leadership does.

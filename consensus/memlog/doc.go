@@ -48,7 +48,7 @@
 // replica.RequestSnapshot does both at once. A replica that is too far behind is
 // sent a snapshot. Elect(id) makes a replica stand for election now.
 //
-// Looking: Leader(), Replica(id), Now(), and Check(), which panics if two replicas
+// Looking: Leader(), Members(id), Replica(id), Now(), and Check(), which panics if two replicas
 // disagree about a committed entry or a term has two leaders. It runs by itself
 // after every step.
 //

@@ -274,7 +274,10 @@ func (n *node) onVote(m *message) {
 	if m.kind == msgPreVote {
 		answer, term = msgPreVoted, m.term
 	}
-	if !upToDate || !free || !n.voter(n.id) {
+	// A replica that has just joined votes though it has not applied the change that
+	// made it a voter: the others may need it.
+	_, listens := n.members.nonVoting[n.id]
+	if !upToDate || !free || listens {
 		n.send(&message{kind: answer, to: m.from, term: n.mem.term, reject: true})
 		return
 	}
