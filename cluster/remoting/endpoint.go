@@ -173,7 +173,7 @@ func (e *endpoint) peerOf(address string) *peerState {
 		p = &peerState{address: address}
 		e.peers[address] = p
 	}
-	if p.link == nil {
+	if p.link == nil || p.link.ending() {
 		p.link = newLink(e, address)
 		e.background.Add(1)
 		go p.link.run()

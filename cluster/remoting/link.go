@@ -75,6 +75,9 @@ func (l *link) finish() {
 
 func (l *link) cut() { l.cancel() }
 
+// ending reports whether nothing new should go by this link.
+func (l *link) ending() bool { return l.ctx.Err() != nil || l.queue.hasEnded() }
+
 func (l *link) run() {
 	defer l.endpoint.background.Done()
 	defer close(l.done)

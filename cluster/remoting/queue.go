@@ -142,6 +142,12 @@ func (q *queue[T]) drop() {
 	q.items, q.head, q.bytes = nil, 0, 0
 }
 
+func (q *queue[T]) hasEnded() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ended
+}
+
 func (q *queue[T]) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -17,7 +17,7 @@ type limitListener struct {
 	counters                   *serverCounters
 
 	mu     sync.Mutex
-	open   int
+	open   map[*conn]struct{}
 	byHost map[string]int
 }
 
@@ -28,6 +28,7 @@ func newLimitListener(l net.Listener, o ServerOptions, c *serverCounters) *limit
 		perHostMax:     o.ConnectionsPerHostMax,
 		idle:           o.HandshakeTimeout,
 		counters:       c,
+		open:           make(map[*conn]struct{}),
 		byHost:         make(map[string]int),
 	}
 }
@@ -52,13 +53,13 @@ func (l *limitListener) admit(c net.Conn) *conn {
 	host := hostOf(c.RemoteAddr())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open >= l.connectionsMax || l.byHost[host] >= l.perHostMax {
+	if len(l.open) >= l.connectionsMax || l.byHost[host] >= l.perHostMax {
 		return nil
 	}
-	l.open++
+	t := &conn{Conn: c, listener: l, host: host}
+	l.open[t] = struct{}{}
 	l.byHost[host]++
 	l.counters.connections.Add(1)
-	t := &conn{Conn: c, listener: l, host: host}
 	t.mu.Lock()
 	t.timer = time.AfterFunc(l.idle, t.cut)
 	t.mu.Unlock()
@@ -68,10 +69,23 @@ func (l *limitListener) admit(c net.Conn) *conn {
 func (l *limitListener) forget(t *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open--
+	delete(l.open, t)
 	l.counters.connections.Add(-1)
 	if l.byHost[t.host]--; l.byHost[t.host] <= 0 {
 		delete(l.byHost, t.host)
+	}
+}
+
+// cutIdle closes the connections that carry no stream.
+func (l *limitListener) cutIdle() {
+	l.mu.Lock()
+	open := make([]*conn, 0, len(l.open))
+	for t := range l.open {
+		open = append(open, t)
+	}
+	l.mu.Unlock()
+	for _, t := range open {
+		t.cut()
 	}
 }
 

@@ -69,7 +69,9 @@ func ServeGRPC(lis net.Listener, h Handler, opts ServerOptions) *GRPCServer {
 	s.server.RegisterService(&serviceDesc, s)
 	go func() {
 		defer close(s.done)
-		s.err = s.server.Serve(s.listener)
+		if err := s.server.Serve(s.listener); !s.isStopping() {
+			s.err = err
+		}
 	}()
 	return s
 }
@@ -130,6 +132,9 @@ func (s *GRPCServer) Shutdown(ctx context.Context) error {
 	for _, st := range s.stop() {
 		st.Close(messages.NewError(messages.Code_CODE_NODE_STOPPING, "the node is stopping").Detail)
 	}
+	// A socket that is still silent would hold up a graceful stop.
+	s.listener.Close()
+	s.listener.cutIdle()
 	quiet := make(chan struct{})
 	go func() {
 		defer close(quiet)
@@ -167,6 +172,12 @@ func (s *GRPCServer) stop() []*serverStream {
 		open = append(open, st)
 	}
 	return open
+}
+
+func (s *GRPCServer) isStopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopping
 }
 
 func (s *GRPCServer) add(st *serverStream) bool {

@@ -402,3 +402,109 @@ func TestShutdownCutsAClientThatDoesNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestShutdownDoesNotWaitForSilentSockets(t *testing.T) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := ServeGRPC(lis, echo, ServerOptions{HandshakeTimeout: time.Hour})
+	silent, err := net.Dial("tcp", lis.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	mustEcho(t, mustDial(t, NewGRPCDialer(DialerOptions{}), lis.Addr().String()), 1) // both are accepted
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Shutdown(context.Background()) }()
+	if err := await(t, stopped, "end of Shutdown"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A client that pings more often than it may is cut off.
+func TestTooManyPings(t *testing.T) {
+	s := serve(t, echo, ServerOptions{HandshakeTimeout: time.Hour})
+	c, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(waitMax))
+	io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"+
+		strings.Repeat("\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678", 10))
+	if _, err := io.Copy(io.Discard, c); isTimeout(err) {
+		t.Fatal("still open")
+	}
+}
+
+// Both ends notice when the network between them swallows everything.
+func TestBlackhole(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for two keep-alives")
+	}
+	t.Parallel()
+	ended := make(chan error, 1)
+	s := serve(t, func(s ServerStream) {
+		for {
+			m, err := s.Recv()
+			if err != nil {
+				ended <- err
+				return
+			}
+			s.Send(echoOf(m))
+		}
+	}, ServerOptions{})
+	between, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer between.Close()
+	swallow := make(chan struct{})
+	pass := func(to, from net.Conn) {
+		b := make([]byte, 4096)
+		for {
+			n, err := from.Read(b)
+			if err != nil {
+				return
+			}
+			select {
+			case <-swallow:
+			default:
+				to.Write(b[:n])
+			}
+		}
+	}
+	go func() {
+		a, err := between.Accept()
+		if err != nil {
+			return
+		}
+		b, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			a.Close()
+			return
+		}
+		t.Cleanup(func() { a.Close(); b.Close() })
+		go pass(a, b)
+		go pass(b, a)
+	}()
+	c := mustDial(t, NewGRPCDialer(DialerOptions{}), between.Addr().String())
+	mustEcho(t, c, 1)
+	close(swallow)
+	start := time.Now()
+	if _, err := c.Recv(); messages.CodeOf(err) != messages.Code_CODE_UNAVAILABLE || messages.OutcomeOf(err) != messages.Outcome_OUTCOME_UNKNOWN {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if messages.CodeOf(err) == messages.Code_CODE_OK {
+			t.Fatal(err)
+		}
+	case <-time.After(2 * (keepaliveTime + keepaliveTimeout)):
+		t.Fatal("the node did not notice")
+	}
+	if took := time.Since(start); took > 2*(keepaliveTime+keepaliveTimeout) {
+		t.Fatalf("noticed after %v", took)
+	}
+}
