@@ -1,7 +1,7 @@
 package state
 
 import (
-	"slices"
+	"sort"
 
 	"github.com/concord-kv/concord/messages"
 )
@@ -43,17 +43,19 @@ func (t *sampleTable) add(s sample) {
 	t.list = kept
 }
 
-// dropBefore drops the first n samples.
-func (t *sampleTable) drop(n int) {
-	for _, s := range t.list[:n] {
-		t.digest -= hashSample(s)
+// forget drops the samples of revisions up to c: they cannot move C any more.
+func (t *sampleTable) forget(c uint64) {
+	for len(t.list) > 0 && t.list[0].revision <= c {
+		t.digest -= hashSample(t.list[0])
+		t.list = t.list[1:]
 	}
-	t.list = t.list[n:]
 }
 
 // tick notes which revision is current at this time and lets retention move C.
 func (m *Machine) tick() {
-	m.samples.add(sample{revision: m.kv.Revision(), clockMs: m.clock.ms})
+	if r := m.kv.Revision(); r > m.kv.Compacted() {
+		m.samples.add(sample{revision: r, clockMs: m.clock.ms})
+	}
 	m.compactTo(m.horizon())
 }
 
@@ -65,17 +67,11 @@ func (m *Machine) horizon() uint64 {
 	if r, keep := m.kv.Revision(), m.config.GetRetentionRevisions(); r > keep {
 		c = r - keep
 	}
-	// The last sample that is old enough. Those before it say nothing any more.
+	// The last sample that is old enough.
 	cutoff := m.clock.ms - m.config.GetRetentionMs()
-	n, _ := slices.BinarySearchFunc(m.samples.list, cutoff, func(s sample, cutoff int64) int {
-		if s.clockMs <= cutoff {
-			return -1
-		}
-		return 1
-	})
+	n := sort.Search(len(m.samples.list), func(i int) bool { return m.samples.list[i].clockMs > cutoff })
 	if n > 0 {
 		c = max(c, m.samples.list[n-1].revision)
-		m.samples.drop(n - 1)
 	}
 	return c
 }
@@ -85,6 +81,7 @@ func (m *Machine) compactTo(revision uint64) {
 	revision = min(revision, m.kv.Revision(), m.cursors.floor(m.kv.Revision(), m.kv.Compacted(), m.config.GetConsumerLagMax()))
 	if revision > m.kv.Compacted() {
 		m.kv.Compact(revision, m.protected())
+		m.samples.forget(revision)
 	}
 }
 

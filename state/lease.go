@@ -192,10 +192,11 @@ func (m *Machine) expireLeases(r *messages.Result, e *messages.ExpireLeases) *me
 	return nil
 }
 
-// stageTombstone stages the deletion of a record.
+// stageTombstone stages the deletion of a record. The tombstone keeps its create
+// revision: it says which life of the key has ended.
 func (m *Machine) stageTombstone(r store.Rec, cause messages.EventCause) {
 	m.stage(store.Make(store.Fields{
-		Key: r.Key(), Mod: m.write.revision, OpIndex: m.write.next(), Cause: cause, Tombstone: true,
+		Key: r.Key(), Create: r.Create(), Mod: m.write.revision, OpIndex: m.write.next(), Cause: cause, Tombstone: true,
 	}))
 }
 
