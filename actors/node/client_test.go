@@ -36,7 +36,12 @@ func connectBy(t *testing.T, d transport.Dialer, endpoint string) *client {
 		t.Fatal(err)
 	}
 	c := &client{t: t, stream: s, epoch: 7}
-	t.Cleanup(func() { _ = s.Close() })
+	t.Cleanup(func() {
+		_ = s.Close()
+		for err == nil { // reading to the end releases the connection at once
+			_, err = s.Recv()
+		}
+	})
 	c.send(&messages.ClientMessage{Message: &messages.ClientMessage_Hello{Hello: &messages.ClientHello{
 		Protocol: messages.ProtocolVersion, ClientName: "test", ClientEpoch: c.epoch,
 	}}})

@@ -96,6 +96,9 @@ type Config struct {
 	Fail func(reason any, stack []byte)
 	// FS is the file system, for tests. Default: the real one.
 	FS vfs.FS
+
+	// wrapLog puts a test's faults between the replica and its log.
+	wrapLog func(consensus.Log) consensus.Log
 }
 
 // withDefaults returns the configuration that is used, or what is wrong with it.

@@ -1,0 +1,20 @@
+package node
+
+import (
+	"context"
+
+	"github.com/concord-kv/concord/consensus"
+	"github.com/concord-kv/concord/state"
+)
+
+// WithLog puts faults between a node's replica and its log.
+func WithLog(cfg Config, wrap func(consensus.Log) consensus.Log) Config {
+	cfg.wrapLog = wrap
+	return cfg
+}
+
+// Break makes one of the node's actors panic.
+func (n *Node) Break(actor string) { n.system.Root.Send(n.system.NewLocalPID(actor), "not a message") }
+
+// View is the state as of now.
+func (n *Node) View() (*state.View, error) { return n.view(context.Background()) }
