@@ -141,7 +141,9 @@ type Members interface {
 	// AddNonVoting adds a member that receives the log and has no vote.
 	AddNonVoting(replicaID uint64, address string, order uint64, timeout time.Duration, done func(error))
 
-	// RemoveReplica removes a member for good.
+	// RemoveReplica removes a member for good. Of two voting members only the one
+	// that does not lead may be removed: a leader that is gone may be the only one
+	// to know that its removal was committed, and the other then needs its vote.
 	RemoveReplica(replicaID uint64, order uint64, timeout time.Duration, done func(error))
 
 	// TransferLeader asks the leader to hand over to target. It is best effort:
