@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/lni/vfs"
 
 	"github.com/concord-kv/concord/actors/replica"
@@ -97,14 +98,31 @@ type Config struct {
 	// FS is the file system, for tests. Default: the real one.
 	FS vfs.FS
 
+	// Seams replace what a simulation must hold in its hand. nil outside of one.
+	Seams *Seams
+
 	// wrapLog puts a test's faults between the replica and its log.
 	wrapLog func(consensus.Log) consensus.Log
+}
+
+// Seams are where a simulation takes hold of a node. The zero value of each field
+// leaves what production has.
+type Seams struct {
+	// OpenLog opens the log in place of dragonboat; Dir and the Raft settings are
+	// then not used. The node closes what it returns.
+	OpenLog func(consensus.Applier, consensus.Listener) (consensus.Log, error)
+	// Props are added to those of each actor: a dispatcher, a mailbox. name is the
+	// actor's; the sessions share "session".
+	Props func(system *actor.ActorSystem, name string) []actor.PropsOption
+	// Random is where the nonces of the lease clock and a new cluster's id come
+	// from. It is called by one goroutine at a time and never returns the same twice.
+	Random func() uint64
 }
 
 // withDefaults returns the configuration that is used, or what is wrong with it.
 // Errors are *messages.Error and name the field.
 func (c Config) withDefaults() (Config, error) {
-	if c.Dir == "" {
+	if c.Dir == "" && (c.Seams == nil || c.Seams.OpenLog == nil) {
 		return c, messages.InvalidField("Dir", "a directory is needed")
 	}
 	if c.ReplicaID == 0 {
@@ -160,6 +178,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Fail == nil {
 		c.Fail = exitProcess
+	}
+	if c.Seams == nil {
+		c.Seams = &Seams{}
 	}
 	return c, nil
 }

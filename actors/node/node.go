@@ -113,6 +113,10 @@ func (n *Node) AdminAddr() string {
 // Dialer connects clients in this process to the node, whatever the endpoint.
 func (n *Node) Dialer() transport.Dialer { return n.dialer }
 
+// Serve serves one connection that came in another way than by the node's own
+// listener, until it ends. It is a transport.Handler.
+func (n *Node) Serve(stream transport.ServerStream) { n.gateway.Serve(stream) }
+
 // Status returns what the node knows about itself and its cluster.
 func (n *Node) Status(ctx context.Context) (*messages.StatusReply, error) {
 	v, err := n.view(ctx)

@@ -98,6 +98,7 @@ func (n *Node) openActors() error {
 	}))
 	gateway, err := session.NewGateway(n.system, session.Config{
 		Replica: p.replica, Apply: p.apply, Watch: p.watch, Node: n.facts, Telemetry: sessionTelemetry{n.meter}, Logger: cfg.Logger,
+		GatewayProps: n.props("gateway"), SessionProps: n.props("session"),
 	})
 	if err != nil {
 		return err
@@ -112,14 +113,14 @@ func (n *Node) openActors() error {
 			replica: p.replica, apply: p.apply, logger: cfg.Logger, facts: n.facts, ready: bootstrapped,
 			reporter: reporter{replicaID: cfg.ReplicaID},
 			bootstrap: &messages.Bootstrap{
-				ClusterId: newClusterID(), Incarnation: cfg.Incarnation, Config: cfg.Bootstrap,
+				ClusterId: newClusterID(cfg.Seams.Random), Incarnation: cfg.Incarnation, Config: cfg.Bootstrap,
 				ApplyVersion: messages.ApplyVersion,
 			},
 		}
 	}))
 	n.bootstrapped = bootstrapped
 	n.spawn(p.replica, replica.Props(replica.Config{
-		Log: n.log, Clock: cfg.Clock, Limits: cfg.Replica, Nonce: newNonce, Telemetry: n.meter,
+		Log: n.log, Clock: cfg.Clock, Limits: cfg.Replica, Nonce: nonces(cfg.Seams.Random), Telemetry: n.meter,
 		Apply: p.apply, Expiry: p.expiry,
 		Subscribers: []*actor.PID{p.root, p.watch, n.gateway.PID()},
 	}))
@@ -132,6 +133,11 @@ func (n *Node) openActors() error {
 func (n *Node) openLog() error {
 	applier := apply.NewApplier(n.system, n.pids.apply, n.fail.halted)
 	listener := replica.Listener{System: n.system, PID: n.pids.replica}
+	if open := n.cfg.Seams.OpenLog; open != nil {
+		var err error
+		n.log, err = open(applier, listener)
+		return err
+	}
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
 		cfg, err := n.cfg.dragonboat()
@@ -162,10 +168,19 @@ func taken(address string) bool {
 }
 
 func (n *Node) spawn(pid *actor.PID, props *actor.Props) {
+	props.Configure(n.props(pid.GetId())...)
 	if _, err := n.system.Root.SpawnNamed(n.fail.guard(props), pid.GetId()); err != nil {
 		panic(fmt.Sprintf("node: two actors are called %s", pid.GetId()))
 	}
 	n.pids.spawned[pid.GetId()] = true
+}
+
+// props are what a simulation adds to an actor.
+func (n *Node) props(name string) []actor.PropsOption {
+	if n.cfg.Seams.Props == nil {
+		return nil
+	}
+	return n.cfg.Seams.Props(n.system, name)
 }
 
 func (n *Node) startClock() {
@@ -234,16 +249,20 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// newNonce returns a number that no other attempt to own the clock has used, in
-// this process or in any other.
-func newNonce() uint64 {
-	var b [8]byte
-	rand.Read(b[:]) // never fails
-	return binary.BigEndian.Uint64(b[:])
+// nonces returns what makes the numbers that no other attempt to own the clock has
+// used, in this process or in any other.
+func nonces(random func() uint64) func() uint64 {
+	if random != nil {
+		return random
+	}
+	return func() uint64 {
+		var b [8]byte
+		rand.Read(b[:]) // never fails
+		return binary.BigEndian.Uint64(b[:])
+	}
 }
 
-func newClusterID() []byte {
-	id := make([]byte, 16)
-	rand.Read(id) // never fails
-	return id
+func newClusterID(random func() uint64) []byte {
+	next := nonces(random)
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, next()), next())
 }
