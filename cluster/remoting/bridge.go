@@ -51,10 +51,7 @@ func (b *bridge) Send(m *messages.ServerMessage) error {
 	if inner == nil {
 		return messages.InvalidField("message", "empty")
 	}
-	if !b.link.send(b.outgoing(inner), b.closing) {
-		return errSessionEnded()
-	}
-	return nil
+	return b.link.send(b.outgoing(inner), b.closing)
 }
 
 func (b *bridge) outgoing(m proto.Message) outgoing {

@@ -32,7 +32,7 @@ func Join(system *actor.ActorSystem, cfg Config) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, lis, err := newEndpoint(cfg, toClient)
+	e, lis, err := newEndpoint(cfg, toClient, transport.ClientMessageBytesMax)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (d dialer) Dial(ctx context.Context, node string) (transport.ClientStream, 
 		return nil, dialError(messages.Code_CODE_UNAVAILABLE, node, err)
 	}
 	// The answer shows that the node reaches us, too.
-	if s.link.send(outgoing{message: &messages.Heartbeat{}, target: gatewayID, sender: s.id}, ctx.Done()) {
+	if s.link.send(outgoing{message: &messages.Heartbeat{}, target: gatewayID, sender: s.id}, ctx.Done()) == nil {
 		select {
 		case <-s.reached:
 			return s, nil
@@ -153,10 +153,7 @@ func (s *clientStream) Send(m *messages.ClientMessage) error {
 		return errSessionEnded()
 	default:
 	}
-	if !s.link.send(outgoing{message: inner, target: target, sender: s.id}, s.closing) {
-		return errSessionEnded()
-	}
-	return nil
+	return s.link.send(outgoing{message: inner, target: target, sender: s.id}, s.closing)
 }
 
 func (s *clientStream) Recv() (*messages.ServerMessage, error) {

@@ -38,7 +38,8 @@ type Config struct {
 	// HandshakeTimeout bounds, each for itself, TLS, the wait for a connect request,
 	// and dialling a peer. Default 5 s.
 	HandshakeTimeout time.Duration
-	// Logger hears of refusals, one line a stream; default slog.Default().
+	// Logger hears of refusals, at most one a second once there are many; default
+	// slog.Default().
 	Logger *slog.Logger
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/remote"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
@@ -23,7 +24,12 @@ type firewall struct {
 	checker
 	cfg      Config
 	counters *counters
+	logs     rate.Sometimes
 }
+
+// Refusals are logged a few at first, then one a second: a peer that is refused
+// for ever must not fill the disk. The counters have them all.
+func refusalLogs() rate.Sometimes { return rate.Sometimes{First: 10, Interval: time.Second} }
 
 func (f *firewall) serverOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
@@ -71,13 +77,12 @@ func (f *firewall) guardStream(srv any, ss grpc.ServerStream, info *grpc.StreamS
 	return next(srv, g)
 }
 
-// refuse counts err if it is a refusal. A stream is told; a log line is written
-// once for each stream.
+// refuse counts err if it is a refusal, and returns what the peer is told.
 func (f *firewall) refuse(peer string, err error) error {
 	var r refusal
 	if errors.As(err, &r) {
 		f.counters.add(r.reason)
-		f.cfg.Logger.Warn("remoting: refused", "reason", r.reason.String(), "peer", peer)
+		f.logs.Do(func() { f.cfg.Logger.Warn("remoting: refused", "reason", r.reason.String(), "peer", peer) })
 		return r.GRPCStatus().Err()
 	}
 	return err

@@ -541,3 +541,157 @@ func TestPanicInAHandler(t *testing.T) {
 	}
 	mustAnswer(t, good, 1)
 }
+
+// A new member at an old address ends what the old one had, though its connection
+// still stands.
+func TestARestartedPeer(t *testing.T) {
+	w := newWorld(t)
+	ends := make(chan error, 1)
+	node := w.node(func(s transport.ServerStream) {
+		for {
+			if _, err := s.Recv(); err != nil {
+				ends <- err
+				return
+			}
+		}
+	}, func(c *Config) { c.HandshakeTimeout = time.Hour })
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // dialled back, never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	a := w.attacker(t, node.Address(), mute.Addr().String())
+	s := a.connected()
+	s.SendMsg(wire(a.one(gatewayID, someHello())))
+	await(t, sessionsOf(node, 1), "session")
+	again := a.open()
+	m := connectAs(a.address)
+	m.GetConnectRequest().GetServerConnection().MemberId = "reborn"
+	again.SendMsg(m)
+	if err := await(t, ends, "end"); messages.CodeOf(err) != messages.Code_CODE_UNAVAILABLE {
+		t.Fatal(err)
+	}
+}
+
+// sessionsOf yields once the node has n sessions.
+func sessionsOf(l *Listener, n int) <-chan struct{} {
+	c := make(chan struct{})
+	go func() {
+		for l.Stats().Sessions != n {
+			runtime.Gosched()
+		}
+		close(c)
+	}()
+	return c
+}
+
+// A client that does not read holds up its own session and nobody else's, and
+// Close ends a Send that waits.
+func TestAClientThatDoesNotRead(t *testing.T) {
+	w := newWorld(t)
+	sent, ends := make(chan int, 1), make(chan error, 1)
+	node := w.node(func(s transport.ServerStream) {
+		m, _ := s.Recv()
+		if m.GetHello().GetClientName() == "app" {
+			s.Send(echoOf(m))
+			echo(s)
+			return
+		}
+		go func() {
+			for i := 0; ; i++ {
+				err := s.Send(wrapServer(&messages.WatchBatch{Events: []*messages.Event{
+					{Record: &messages.Record{Value: make([]byte, 100<<10)}},
+				}}))
+				if err != nil {
+					sent <- i
+					ends <- err
+					return
+				}
+			}
+		}()
+		s.Recv() // the heartbeat that comes when the queues are full
+		s.Close(nil)
+	}, nil)
+	lazy := w.dial(w.client(nil), node.Address())
+	good := w.dial(w.client(nil), node.Address())
+	mustGreet(t, good)
+	lazy.Send(wrapClient(&messages.ClientHello{ClientName: "lazy"}))
+	for { // until the node has filled every queue on the way
+		node.endpoint.mu.Lock()
+		p := node.endpoint.peers[lazy.(*clientStream).endpoint.address]
+		full := p != nil && p.link != nil && p.link.queue.full(100<<10)
+		node.endpoint.mu.Unlock()
+		if full {
+			break
+		}
+		runtime.Gosched()
+	}
+	mustAnswer(t, good, 1)
+	lazy.(*clientStream).link.send(outgoing{
+		message: &messages.Heartbeat{}, target: sessionOf(node, good), sender: lazy.(*clientStream).id,
+	}, nil)
+	if err := await(t, ends, "end of Send"); messages.CodeOf(err) != messages.Code_CODE_UNAVAILABLE {
+		t.Fatal(err)
+	}
+	const room = (linkBytesMax + inboxBytesMax + 2<<20 + 2*batchBytesMax) / (100 << 10)
+	if n := await(t, sent, "count"); n > room {
+		t.Fatalf("%d messages were taken", n)
+	}
+	mustAnswer(t, good, 2)
+	lazy.Close()
+}
+
+// sessionOf returns the id of the session that is not good's.
+func sessionOf(l *Listener, good transport.ClientStream) string {
+	l.endpoint.mu.Lock()
+	defer l.endpoint.mu.Unlock()
+	for id := range l.endpoint.routes {
+		if id != good.(*clientStream).session {
+			return id
+		}
+	}
+	return ""
+}
+
+// full reports whether an item of this size would have to wait.
+func (q *queue[T]) full(bytes int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := len(q.items) - q.head
+	return n > 0 && (n >= q.messagesMax || q.bytes+bytes > q.bytesMax)
+}
+
+func TestAnyPort(t *testing.T) {
+	w := newWorld(t)
+	hostOnly := func(c *Config) {
+		p, err := w.ca.Issue(certs.Request{Name: "x", Hosts: []string{"127.0.0.1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Certificate, err = p.TLS(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node := w.node(echo, func(c *Config) { hostOnly(c); c.AnyPort = true })
+	cfg := w.config("app")
+	hostOnly(&cfg)
+	if c, err := Join(nil, cfg); err == nil {
+		c.Close()
+		t.Fatal("a certificate without the port was enough")
+	}
+	cfg = w.config("app")
+	hostOnly(&cfg)
+	cfg.AnyPort = true
+	c, err := Join(nil, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	mustGreet(t, w.dial(c, node.Address()))
+	// A strict client does not believe such a node.
+	ctx, cancel := context.WithTimeout(context.Background(), waitMax)
+	defer cancel()
+	if _, err := w.client(nil).Dialer().Dial(ctx, node.Address()); messages.CodeOf(err) != messages.Code_CODE_UNAVAILABLE {
+		t.Fatal(err)
+	}
+}

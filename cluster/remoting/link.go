@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
 	"github.com/asynkron/protoactor-go/remote"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
@@ -53,9 +52,17 @@ func newLink(e *endpoint, address string) *link {
 	return l
 }
 
-// send waits for room; it reports false when the link ended or stop was closed.
-func (l *link) send(o outgoing, stop <-chan struct{}) bool {
-	return l.queue.push(o, proto.Size(o.message), stop)
+// send waits for room. It fails when the link ended or stop was closed, and for a
+// message that the peer would refuse, with everything else on the connection.
+func (l *link) send(o outgoing, stop <-chan struct{}) error {
+	size := proto.Size(o.message)
+	if err := l.endpoint.tooLarge(size); err != nil {
+		return err
+	}
+	if !l.queue.push(o, size, stop) {
+		return errSessionEnded()
+	}
+	return nil
 }
 
 // trySend reports whether there was room.
@@ -114,6 +121,7 @@ func (l *link) serve() *messages.ErrorDetail {
 	}()
 	w := batchWriter{own: l.endpoint.address}
 	if err = l.write(stream, &w, ended); err == nil {
+		time.AfterFunc(closeGrace, l.cancel)
 		if err = stream.CloseSend(); err == nil {
 			err = <-ended // what was sent is through when the peer ends it, too
 			ended <- err
@@ -203,71 +211,4 @@ func (l *link) dialOptions() []grpc.DialOption {
 		grpc.WithMaxHeaderListSize(16 << 10),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(connectBytes)),
 	}
-}
-
-// batchWriter turns queued messages into protoactor batches. Its memory is used
-// again: gRPC has encoded a batch when SendMsg returns.
-type batchWriter struct {
-	own       string
-	items     []outgoing
-	batch     remote.MessageBatch
-	envelopes []remote.MessageEnvelope
-	pids      []actor.PID
-	data      []byte
-}
-
-func (w *batchWriter) write(stream grpc.ClientStream) error {
-	n := len(w.items)
-	if cap(w.envelopes) < batchMessagesMax {
-		w.envelopes = make([]remote.MessageEnvelope, batchMessagesMax)
-		w.pids = make([]actor.PID, batchMessagesMax)
-	}
-	b := &w.batch
-	b.TypeNames, b.Targets, b.Senders, b.Envelopes = b.TypeNames[:0], b.Targets[:0], b.Senders[:0], b.Envelopes[:0]
-	if cap(w.data) > 2*batchBytesMax {
-		w.data = nil // one large message must not hold its memory
-	}
-	w.data = w.data[:0]
-	for i := range n {
-		o := &w.items[i]
-		start := len(w.data)
-		var err error
-		if w.data, err = (proto.MarshalOptions{}).MarshalAppend(w.data, o.message); err != nil {
-			return err // invalid UTF-8 in a message of ours
-		}
-		e := &w.envelopes[i]
-		e.TypeId, b.TypeNames = indexOf(b.TypeNames, nameOfMessage(o.message))
-		e.Target, b.Targets = indexOf(b.Targets, o.target)
-		e.TargetRequestId = o.requestID
-		e.Sender = w.senderIndex(o.sender)
-		e.MessageData = w.data[start:len(w.data):len(w.data)]
-		b.Envelopes = append(b.Envelopes, e)
-	}
-	clear(w.items)
-	return stream.SendMsg(&remote.RemoteMessage{MessageType: &remote.RemoteMessage_MessageBatch{MessageBatch: b}})
-}
-
-// senderIndex returns one more than the index of the sender, or 0 for none.
-func (w *batchWriter) senderIndex(id string) int32 {
-	if id == "" {
-		return 0
-	}
-	for i, pid := range w.batch.Senders {
-		if pid.Id == id {
-			return int32(i) + 1
-		}
-	}
-	pid := &w.pids[len(w.batch.Senders)]
-	pid.Address, pid.Id = w.own, id
-	w.batch.Senders = append(w.batch.Senders, pid)
-	return int32(len(w.batch.Senders))
-}
-
-func indexOf(list []string, s string) (int32, []string) {
-	for i := range list {
-		if list[i] == s {
-			return int32(i), list
-		}
-	}
-	return int32(len(list)), append(list, s)
 }

@@ -21,7 +21,7 @@ func Listen(cfg Config, h transport.Handler) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, lis, err := newEndpoint(cfg, toNode)
+	e, lis, err := newEndpoint(cfg, toNode, transport.ServerMessageBytesMax)
 	if err != nil {
 		return nil, err
 	}

@@ -134,6 +134,20 @@ func (q *queue[T]) end() {
 	}
 }
 
+// endIfEmpty ends a queue with nothing inside, and reports whether it did.
+func (q *queue[T]) endIfEmpty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.head < len(q.items) {
+		return false
+	}
+	if !q.ended {
+		q.ended = true
+		close(q.done)
+	}
+	return true
+}
+
 // drop throws away what is inside.
 func (q *queue[T]) drop() {
 	q.mu.Lock()

@@ -269,6 +269,29 @@ func TestLargestMessagesPassInABurst(t *testing.T) {
 	s.Close()
 }
 
+// A message that the peer would refuse costs only itself.
+func TestTooLargeToSend(t *testing.T) {
+	w := newWorld(t)
+	refused := make(chan error, 1)
+	node := w.node(func(s transport.ServerStream) {
+		s.Recv()
+		refused <- s.Send(wrapServer(&messages.WatchBatch{Events: []*messages.Event{
+			{Record: &messages.Record{Value: make([]byte, transport.ServerMessageBytesMax)}},
+		}}))
+		s.Send(wrapServer(&messages.ServerHello{Version: "app"}))
+		echo(s)
+	}, nil)
+	s := w.dial(w.client(nil), node.Address())
+	mustGreet(t, s)
+	if err := await(t, refused, "refusal"); messages.CodeOf(err) != messages.Code_CODE_TOO_LARGE {
+		t.Fatal(err)
+	}
+	if err := s.Send(frame(1, transport.ClientMessageBytesMax)); messages.CodeOf(err) != messages.Code_CODE_TOO_LARGE {
+		t.Fatal(err)
+	}
+	mustAnswer(t, s, 2)
+}
+
 func TestNodeClosesASession(t *testing.T) {
 	w := newWorld(t)
 	reason := messages.NewError(messages.Code_CODE_SLOW_CONSUMER, "too slow").Detail

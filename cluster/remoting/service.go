@@ -65,19 +65,27 @@ func (c *Endpoint) send(pid *actor.PID, message any, sender *actor.PID) bool {
 	if r == nil {
 		return false
 	}
-	if r.link.trySend(outgoing{message: m, target: pid.Id, sender: r.actorID}) {
-		if _, ok := m.(*messages.Goodbye); ok {
-			r.forget()
-		}
+	size := proto.Size(m)
+	if err := c.endpoint.tooLarge(size); err != nil {
+		r.refuse(m, messages.DetailOf(err))
 		return true
 	}
-	r.refuse(m)
+	taken, _ := r.link.queue.tryPush(outgoing{message: m, target: pid.Id, sender: r.actorID}, size)
+	if !taken {
+		r.refuse(m, errFull())
+	} else if _, ok := m.(*messages.Goodbye); ok {
+		r.forget()
+	}
 	return true
+}
+
+func errFull() *messages.ErrorDetail {
+	return messages.NewError(messages.Code_CODE_OVERLOADED, "too much is waiting for the node").WithLimit(linkBytesMax).Detail
 }
 
 // open begins a session for the actor that says hello.
 func (c *Endpoint) open(node string, hello *messages.ClientHello, sender *actor.PID) bool {
-	if sender == nil || node == c.endpoint.address {
+	if sender == nil || len(sender.Id) > idBytesMax || node == c.endpoint.address {
 		return false
 	}
 	c.endpoint.mu.Lock()
@@ -92,24 +100,23 @@ func (c *Endpoint) open(node string, hello *messages.ClientHello, sender *actor.
 		return true
 	}
 	if !r.link.trySend(outgoing{message: hello, target: gatewayID, sender: sender.Id}) {
-		r.refuse(hello)
+		r.refuse(hello, errFull())
 	}
 	return true
 }
 
-// refuse answers for a node that does not keep up: the calls of a frame one by
+// refuse answers for the node what does not go out: the calls of a frame one by
 // one; what has no answer of its own ends the session.
-func (r *actorRoute) refuse(m proto.Message) {
+func (r *actorRoute) refuse(m proto.Message, why *messages.ErrorDetail) {
 	r.owner.endpoint.counters.add(DroppedFull)
-	full := messages.NewError(messages.Code_CODE_OVERLOADED, "too much is waiting for the node").WithLimit(linkBytesMax).Detail
 	f, ok := m.(*messages.Frame)
 	if !ok {
-		r.lost(full)
+		r.lost(why)
 		return
 	}
 	replies := &messages.Replies{ClientEpoch: f.ClientEpoch, Replies: make([]*messages.Reply, len(f.Operations))}
 	for i := range f.Operations {
-		replies.Replies[i] = &messages.Reply{Call: f.FirstCall + uint64(i), Reply: &messages.Reply_Error{Error: full}}
+		replies.Replies[i] = &messages.Reply{Call: f.FirstCall + uint64(i), Reply: &messages.Reply_Error{Error: why}}
 	}
 	r.tell(replies, r.sessionID())
 }

@@ -219,7 +219,12 @@ func TestLargestValuePasses(t *testing.T) {
 }
 
 func TestConnectionLimits(t *testing.T) {
-	s := serve(t, echo, ServerOptions{ConnectionsMax: 2})
+	t.Run("all", func(t *testing.T) { testConnectionLimit(t, ServerOptions{ConnectionsMax: 2}) })
+	t.Run("per host", func(t *testing.T) { testConnectionLimit(t, ServerOptions{ConnectionsPerHostMax: 2}) })
+}
+
+func testConnectionLimit(t *testing.T, o ServerOptions) {
+	s := serve(t, echo, o)
 	d := NewGRPCDialer(DialerOptions{})
 	a, b := mustDial(t, d, s.Addr().String()), mustDial(t, d, s.Addr().String())
 	if err := dialOnly(d, s.Addr().String()); messages.CodeOf(err) != messages.Code_CODE_UNAVAILABLE ||
