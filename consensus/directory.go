@@ -89,6 +89,9 @@ var openExplanations = []struct{ text, meaning string }{
 	{"shard settings are invalid", "the directory was made with other initial members, or the other way about joining"},
 	{"marked as deleted", "this replica was removed from the cluster: start a new one under a new id"},
 	{"node removed", "this replica was removed from the cluster: start a new one under a new id"},
+	{"permission denied", "there is no permission for something in it"},
+	{"no space left", "the disk is full"},
+	{"read-only file system", "the disk is read-only"},
 	{"address already in use", "the raft address is in use"},
 	{"cannot assign requested address", "the raft address is not one of this host: set a listen address"},
 }

@@ -14,10 +14,8 @@ func (l *replicaLog) Membership(timeout time.Duration, done func(Membership, err
 		return
 	}
 	ok := l.work(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), timeout)
-		defer cancel()
-		// The barrier first: what follows then hardly waits, so that the host is not
-		// held open for long.
+		// The barrier first: what follows then hardly waits, and holds up Close for
+		// a second at most.
 		reached := make(chan error, 1)
 		l.ReadIndex(timeout, func(err error) { reached <- err })
 		if err := <-reached; err != nil {
@@ -28,6 +26,8 @@ func (l *replicaLog) Membership(timeout time.Duration, done func(Membership, err
 			done(Membership{}, errStopping())
 			return
 		}
+		ctx, cancel := context.WithTimeout(context.Background(), min(timeout, time.Second))
+		defer cancel()
 		m, err := l.host.SyncGetShardMembership(ctx, shardID)
 		l.leave()
 		if err != nil {
