@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"log/slog"
 
@@ -25,7 +26,7 @@ func (a *app) serveCommand() *cobra.Command {
 				return err
 			}
 			slog.SetDefault(logger)
-			node.InstallLogger(logger)
+			node.InstallLogger(libraryLogger(a.err, logger, a.json()))
 			cfg.Logger, cfg.Version = logger, versionText()
 			n, err := node.Start(cfg)
 			if err != nil {
@@ -54,6 +55,16 @@ func (a *app) serveCommand() *cobra.Command {
 	f.StringVar(&cfg.AdminAddress, "admin", "", "where /metrics and /healthz are served; default not at all")
 	f.StringVar(&level, "log-level", "warn", "debug, info, warn or error")
 	return c
+}
+
+// libraryLogger is for the consensus library, which warns of every step of an election:
+// only errors, unless the operator asked for more than warnings.
+func libraryLogger(w io.Writer, l *slog.Logger, asJSON bool) *slog.Logger {
+	if l.Enabled(context.Background(), slog.LevelInfo) {
+		return l
+	}
+	quiet, _ := newLogger(w, "error", asJSON)
+	return quiet
 }
 
 func newLogger(w io.Writer, level string, asJSON bool) (*slog.Logger, error) {

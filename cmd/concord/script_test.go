@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"concord": func() { os.Exit(mainCode()) }})
+}
+
+// TestScripts runs the scripts of testdata against real processes. Commands of ours:
+//
+//	node start [FLAG...]   a node of this script, with its data in $WORK/data
+//	node stop              ends it in order
+//	node kill              ends it at once
+//	exit N COMMAND...      runs a command that must end with this exit code
+//	capture NAME REGEXP    sets a variable to the first group found in stdout
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"node": nodeCommand, "exit": exitCommand, "capture": captureCommand,
+		},
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("CONCORD_ENDPOINT", "127.0.0.1:1") // nobody listens there
+			e.Values[serverKey{}] = &server{}
+			return nil
+		},
+	})
+}
+
+type serverKey struct{}
+
+type server struct {
+	cmd  *exec.Cmd
+	addr string
+}
+
+func exitCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exit N COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	if err != nil {
+		ts.Fatalf("exit: %v", err)
+	}
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var e *exec.ExitError
+		if !errors.As(err, &e) {
+			ts.Fatalf("exit: %v", err)
+		}
+		got = e.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func captureCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: capture NAME REGEXP")
+	}
+	found := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(found) < 2 {
+		ts.Fatalf("capture: no match for %s", args[1])
+	}
+	ts.Setenv(args[0], found[1])
+}
+
+func nodeCommand(ts *testscript.TestScript, neg bool, args []string) {
+	s := ts.Value(serverKey{}).(*server)
+	switch {
+	case len(args) > 0 && args[0] == "start":
+		s.start(ts, args[1:])
+	case len(args) == 1 && args[0] == "stop":
+		s.end(ts, syscall.SIGTERM)
+	case len(args) == 1 && args[0] == "kill":
+		s.end(ts, syscall.SIGKILL)
+	default:
+		ts.Fatalf("usage: node start|stop|kill")
+	}
+}
+
+func (s *server) start(ts *testscript.TestScript, flags []string) {
+	listen := s.addr // the same again after a restart
+	if listen == "" {
+		listen = "127.0.0.1:0"
+	}
+	s.cmd = exec.Command("concord", append([]string{"serve", "--listen", listen}, flags...)...)
+	s.cmd.Dir = ts.Getenv("WORK")
+	s.cmd.Stderr = os.Stderr
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		ts.Fatalf("node: %v", err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		ts.Fatalf("node: %v", err)
+	}
+	ts.Defer(func() {
+		if s.cmd != nil {
+			_ = s.cmd.Process.Kill()
+			_ = s.cmd.Wait()
+		}
+	})
+	line := make(chan string, 1)
+	go func() {
+		l, _ := bufio.NewReader(out).ReadString('\n')
+		line <- l
+	}()
+	select {
+	case l := <-line:
+		_, rest, ok := strings.Cut(l, "serving on ")
+		if !ok {
+			ts.Fatalf("node: it said %q", l)
+		}
+		s.addr, _, _ = strings.Cut(rest, ",")
+		ts.Setenv("CONCORD_ENDPOINT", s.addr)
+	case <-time.After(30 * time.Second):
+		ts.Fatalf("node: it does not serve")
+	}
+}
+
+func (s *server) end(ts *testscript.TestScript, signal syscall.Signal) {
+	if s.cmd == nil {
+		ts.Fatalf("node: it does not run")
+	}
+	_ = s.cmd.Process.Signal(signal)
+	err := s.cmd.Wait()
+	s.cmd = nil
+	if err != nil && signal == syscall.SIGTERM {
+		ts.Fatalf("node: %v", err)
+	}
+}
+
+// Every error code has an exit code of the table, and every command is documented.
+func TestEveryCommandIsDocumented(t *testing.T) {
+	a := &app{getenv: os.Getenv}
+	for _, c := range commands(a.rootCommand()) {
+		if c.Short == "" {
+			t.Errorf("%s has no description", c.CommandPath())
+		}
+		if c.HasParent() && !c.HasSubCommands() && c.RunE == nil {
+			t.Errorf("%s does nothing", c.CommandPath())
+		}
+	}
+}
+
+func Example() {
+	t, err := parseTxn([]byte("if\n exists /a\nthen\n put /a \"x y\" ttl=30s meta.k=v\nelse\n get --prefix /a limit=3\n"))
+	fmt.Println(err, len(t.Compares), string(t.Success[0].GetPut().Value), t.Failure[0].GetGet().Limit)
+	// Output: <nil> 1 x y 3
+}
