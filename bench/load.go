@@ -70,6 +70,10 @@ type Measure struct {
 	P99Us     int64         `json:"p99_us"`
 	P999Us    int64         `json:"p999_us"`
 	MaxUs     int64         `json:"max_us"`
+	// NodeCPUUs is the node's CPU time for each operation, NodeRSSBytes its memory at
+	// the end, where the node is a process that the benchmark started.
+	NodeCPUUs    float64 `json:"node_cpu_us_per_op,omitempty"`
+	NodeRSSBytes int64   `json:"node_rss_bytes,omitempty"`
 	// FirstError is the first failure, for the reader who wonders.
 	FirstError string `json:"first_error,omitempty"`
 }

@@ -41,7 +41,7 @@ func (r *Report) JSON(w io.Writer) error {
 func (r *Report) Markdown(w io.Writer, baseline map[string]string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %d cores, %s. %s\n\n", r.Version, r.Cores, r.Go, r.Note)
-	b.WriteString("| workload | clients | op/s | p50 ms | p99 ms | p99.9 ms | max ms | failed | ratio |\n|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| workload | clients | op/s | p50 ms | p99 ms | p99.9 ms | max ms | failed | node CPU us/op | node RSS MiB | ratio |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, m := range r.Measures {
 		ratio := ""
 		if base := baseline[m.Workload]; base != "" {
@@ -51,8 +51,8 @@ func (r *Report) Markdown(w io.Writer, baseline map[string]string) error {
 				}
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s | %d | %s |\n", m.Workload, m.Clients, thousands(m.PerSecond),
-			ms(m.P50Us), ms(m.P99Us), ms(m.P999Us), ms(m.MaxUs), m.Failed, ratio)
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s | %d | %s | %s | %s |\n", m.Workload, m.Clients, thousands(m.PerSecond),
+			ms(m.P50Us), ms(m.P99Us), ms(m.P999Us), ms(m.MaxUs), m.Failed, unlessZero("%.1f", m.NodeCPUUs), unlessZero("%.0f", float64(m.NodeRSSBytes)/(1<<20)), ratio)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -65,4 +65,11 @@ func thousands(perSecond float64) string {
 		return fmt.Sprintf("%.1fk", perSecond/1000)
 	}
 	return fmt.Sprintf("%.0f", perSecond)
+}
+
+func unlessZero(format string, v float64) string {
+	if v == 0 {
+		return ""
+	}
+	return fmt.Sprintf(format, v)
 }

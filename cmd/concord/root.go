@@ -86,6 +86,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.putCommand(), a.getCommand(), a.delCommand(), a.touchCommand(), a.txnCommand(), a.resolveCommand(),
 		a.listCommand(), a.historyCommand(), a.changesCommand(), a.watchCommand(),
 		a.leaseCommand(), a.indexCommand(), a.cursorCommand(), a.compactCommand(), a.configCommand(),
+		a.benchCommand(),
 	)
 	for _, c := range commands(root) {
 		if c.Args != nil {
