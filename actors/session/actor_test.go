@@ -111,6 +111,28 @@ func TestSlowClientSlowsNobody(t *testing.T) {
 	})
 }
 
+// TestLargeAnswersAtTheClientsPace: more is asked for than the node would hold.
+func TestLargeAnswersAtTheClientsPace(t *testing.T) {
+	n := newTown(t, Limits{QueueBytesMax: 4 << 20}, watchhub.Limits{})
+	g := n.visit()
+	g.ask(putValue("k", strings.Repeat("x", 512<<10)))
+	g.answers(1)
+	const reads = 256
+	for range reads / 64 {
+		var ops []*messages.Operation
+		for range 64 {
+			ops = append(ops, get("k", linearizable, 0))
+		}
+		g.ask(ops...)
+	}
+	n.eventually("all are in flight", func() bool { return n.gateway.admission.calls.Load() > 128 })
+	for call, r := range g.answers(reads) {
+		if len(r.GetQuery().GetGet().GetRecord().GetValue()) != 512<<10 {
+			t.Fatalf("call %d: %v", call, r.GetError())
+		}
+	}
+}
+
 // TestManyCreatesAndCancelsWithoutReading: all answered, or the session ended by a
 // limit; never a deadlock.
 func TestManyCreatesAndCancelsWithoutReading(t *testing.T) {

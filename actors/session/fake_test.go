@@ -2,7 +2,8 @@ package session
 
 import (
 	"fmt"
-	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/concord-kv/concord/actors/watch/protocol"
 	"github.com/concord-kv/concord/messages"
@@ -12,7 +13,7 @@ import (
 // desk is a core on a desk: the test plays its client, replica, apply, hub and
 // writer, and sees everything it says.
 type desk struct {
-	t    *testing.T
+	t    rapid.TB
 	core *core
 	node *fakeNode
 	adm  *admission
@@ -41,7 +42,7 @@ func (n *fakeNode) Facts() Facts   { return n.facts }
 func (n *fakeNode) Now() state.Now { return state.Now{ClockMs: 7, WallMs: 8} }
 
 // newDesk returns a core that has said hello, unless raw.
-func newDesk(t *testing.T, limits Limits) *desk {
+func newDesk(t rapid.TB, limits Limits) *desk {
 	d := rawDesk(t, limits)
 	d.say(&messages.ClientMessage{Message: &messages.ClientMessage_Hello{Hello: &messages.ClientHello{Protocol: 1, ClientEpoch: 42}}})
 	if h := d.take().GetHello(); h.GetIncarnation() != 3 {
@@ -51,7 +52,7 @@ func newDesk(t *testing.T, limits Limits) *desk {
 	return d
 }
 
-func rawDesk(t *testing.T, limits Limits) *desk {
+func rawDesk(t rapid.TB, limits Limits) *desk {
 	d := &desk{t: t, low: -1, nowMs: 1_000, node: &fakeNode{Facts{
 		Ready: true, ClusterID: []byte("cluster"), Incarnation: 3, ReplicaID: 1, LeaderID: 2, LeaderEndpoint: "b:1", Version: "v",
 	}}}
