@@ -97,6 +97,10 @@ type Log interface {
 	// this replica, or with an error. The log does not keep payload after Propose
 	// has returned.
 	//
+	// Entries proposed here one after the other keep their order while this replica
+	// leads. From a follower, or across a change of leader, a later one may come
+	// first, or come alone.
+	//
 	// Refusals with outcome not applied: overloaded (too many bytes in flight
 	// here), too_large, no_leader, not_ready, node_stopping, invalid_argument (a
 	// timeout that is not positive). Outcome unknown: timeout, node_stopping.

@@ -211,6 +211,7 @@ func TestDeadlinePassesBehindStalledDisk(t *testing.T) {
 type blockedSave struct {
 	words
 	saving, release chan struct{}
+	once            sync.Once
 }
 
 func (b *blockedSave) Freeze() Frozen { return &blockedFrozen{b.words.Freeze(), b} }
@@ -221,7 +222,7 @@ type blockedFrozen struct {
 }
 
 func (f *blockedFrozen) Save(w io.Writer, stop <-chan struct{}) error {
-	close(f.b.saving)
+	f.b.once.Do(func() { close(f.b.saving) })
 	select {
 	case <-f.b.release:
 		return f.Frozen.Save(w, stop)
@@ -329,29 +330,37 @@ func (f drainingFrozen) Save(w io.Writer, _ <-chan struct{}) error {
 	return nil
 }
 
-// Snapshots are taken by bytes.
-func TestSnapshotIsDueByBytes(t *testing.T) {
-	b := &blockedSave{saving: make(chan struct{}), release: make(chan struct{})}
-	log, err := OpenDragonboat(DragonboatConfig{
-		Dir: t.TempDir(), ReplicaID: 1, RaftAddress: loopback(t), SnapshotBytes: 20_000, SnapshotEvery: -1,
-	}, b, nil)
-	if err != nil {
-		t.Fatal(err)
+// Snapshots are taken by bytes, and by time.
+func TestSnapshotIsDue(t *testing.T) {
+	for name, cfg := range map[string]DragonboatConfig{
+		"bytes": {SnapshotBytes: 20_000, SnapshotEvery: -1},
+		"time":  {SnapshotBytes: -1, SnapshotEvery: 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &blockedSave{saving: make(chan struct{}), release: make(chan struct{})}
+			cfg.Dir, cfg.ReplicaID, cfg.RaftAddress = t.TempDir(), 1, loopback(t)
+			log, err := OpenDragonboat(cfg, b, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer log.Close()
+			defer close(b.release)
+			write(t, log, 5) // 10 kB
+			if name == "bytes" {
+				select {
+				case <-b.saving:
+					t.Fatal("too early")
+				default:
+				}
+			}
+			write(t, log, 6)
+			select {
+			case <-b.saving:
+			case <-time.After(20 * time.Second):
+				t.Fatal("no snapshot")
+			}
+		})
 	}
-	defer log.Close()
-	write(t, log, 5) // 10 kB
-	select {
-	case <-b.saving:
-		t.Fatal("too early")
-	default:
-	}
-	write(t, log, 6)
-	select {
-	case <-b.saving:
-	case <-time.After(20 * time.Second):
-		t.Fatal("no snapshot")
-	}
-	close(b.release)
 }
 
 // After Close nothing runs, whatever was going on.

@@ -47,8 +47,11 @@ func (s TailState) String() string { return [...]string{"intact", "torn", "damag
 //
 // Tan takes a record with a broken header for the end of a file, wherever it is,
 // and silently drops what follows; with a broken manifest it starts empty. That is
-// what TailDamaged finds before Tan does.
+// what TailDamaged finds before Tan does. A nil fs is the real file system.
 func CheckTail(fs vfs.FS, dir string) (Tail, error) {
+	if fs == nil {
+		fs = vfs.Default
+	}
 	files, err := tanFiles(fs, dir, 0)
 	if err != nil {
 		return Tail{}, err
@@ -80,6 +83,9 @@ func CheckTail(fs vfs.FS, dir string) (Tail, error) {
 // told them that it holds it, so that only a cluster of one replica may be mended
 // this way: any other replica is replaced by a new one with a new id.
 func CutTornTail(fs vfs.FS, dir string) (Tail, error) {
+	if fs == nil {
+		fs = vfs.Default
+	}
 	t, err := CheckTail(fs, dir)
 	if err != nil {
 		return t, err
