@@ -76,8 +76,9 @@ func (l *limitListener) forget(t *conn) {
 	}
 }
 
-// cutIdle closes the connections that carry no stream.
-func (l *limitListener) cutIdle() {
+// cutSilent closes the connections that never carried a stream. Where one has just
+// ended, its last words may still be on the way.
+func (l *limitListener) cutSilent() {
 	l.mu.Lock()
 	open := make([]*conn, 0, len(l.open))
 	for t := range l.open {
@@ -85,7 +86,12 @@ func (l *limitListener) cutIdle() {
 	}
 	l.mu.Unlock()
 	for _, t := range open {
-		t.cut()
+		t.mu.Lock()
+		silent := !t.used
+		t.mu.Unlock()
+		if silent {
+			t.Close()
+		}
 	}
 }
 
@@ -101,6 +107,7 @@ type conn struct {
 	mu      sync.Mutex
 	timer   *time.Timer
 	streams int
+	used    bool // there was a stream
 }
 
 // connAddr is how a stream finds its connection again: gRPC hands the remote
@@ -116,6 +123,7 @@ func (c *conn) streamOpened() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.streams++
+	c.used = true
 	c.timer.Stop()
 }
 

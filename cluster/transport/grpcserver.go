@@ -134,7 +134,7 @@ func (s *GRPCServer) Shutdown(ctx context.Context) error {
 	}
 	// A socket that is still silent would hold up a graceful stop.
 	s.listener.Close()
-	s.listener.cutIdle()
+	s.listener.cutSilent()
 	quiet := make(chan struct{})
 	go func() {
 		defer close(quiet)
