@@ -228,7 +228,7 @@ func (m *Machine) selected(s *messages.Selector) ([]store.Rec, *messages.Error) 
 	m.scan(lo, hi, false, func(r store.Rec) bool {
 		found = append(found, r)
 		if len(found) > messages.CommandKeysMax {
-			err = tooManyKeys()
+			err = tooManyKeys("selector")
 		}
 		return err == nil
 	})
@@ -252,7 +252,7 @@ func (m *Machine) roomForKeys(found []store.Rec) *messages.Error {
 		}
 	}
 	if n > messages.CommandKeysMax {
-		return tooManyKeys()
+		return tooManyKeys("selector")
 	}
 	return nil
 }
@@ -302,9 +302,9 @@ func keyNotFound() *messages.Error {
 	return messages.NewError(messages.Code_CODE_KEY_NOT_FOUND, "the key does not exist").WithField("key")
 }
 
-func tooManyKeys() *messages.Error {
+func tooManyKeys(field string) *messages.Error {
 	return messages.NewError(messages.Code_CODE_TOO_MANY_KEYS, "a command changes at most %d keys", messages.CommandKeysMax).
-		WithField("selector").WithLimit(messages.CommandKeysMax)
+		WithField(field).WithLimit(messages.CommandKeysMax)
 }
 
 // keyOf returns a key as the store knows keys.

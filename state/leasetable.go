@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -61,7 +62,9 @@ func newLeaseTable() leaseTable {
 		gen:   1,
 		byID:  map[uint64]int32{},
 		order: newOrdered(func(a, b leaseSlot) bool { return a.id < b.id }),
-		alias: newOrdered(func(a, b leaseAlias) bool { return a.alias < b.alias }),
+		alias: newOrdered(func(a, b leaseAlias) bool {
+			return a.alias < b.alias || a.alias == b.alias && a.id < b.id
+		}),
 	}
 }
 
@@ -111,10 +114,7 @@ func (t *leaseTable) remove(slot int32) leaseRow {
 	delete(t.byID, row.id)
 	t.order.remove(leaseSlot{id: row.id})
 	if a := row.body.alias; a != 0 {
-		// A newer lease may have taken the alias of one that was dead.
-		if holder, ok := t.alias.get(leaseAlias{alias: a}); ok && holder.id == row.id {
-			t.alias.remove(holder)
-		}
+		t.alias.remove(leaseAlias{alias: a, id: row.id})
 	}
 	return row
 }
@@ -150,11 +150,19 @@ func (t *leaseTable) depend(id uint64, by int) {
 
 // findAlias returns the lease that was last granted with this alias.
 func (t *leaseTable) findAlias(alias uint64) (int32, bool) {
-	a, ok := t.alias.get(leaseAlias{alias: alias})
-	if !ok {
-		return 0, false
-	}
-	return t.find(a.id)
+	return t.find(newestAlias(t.alias.tree, alias))
+}
+
+// newestAlias returns the newest lease with an alias, 0 for none: beside the one
+// that is live there may be some that are dead and not swept.
+func newestAlias(tree *btree.BTreeG[leaseAlias], alias uint64) (id uint64) {
+	tree.Descend(leaseAlias{alias: alias, id: math.MaxUint64}, func(a leaseAlias) bool {
+		if a.alias == alias {
+			id = a.id
+		}
+		return false
+	})
+	return id
 }
 
 // ownBody returns a body that no view can see.
@@ -199,11 +207,7 @@ func (v *leaseView) find(id uint64) (*leaseRow, bool) {
 }
 
 func (v *leaseView) findAlias(alias uint64) (*leaseRow, bool) {
-	a, ok := v.alias.Get(leaseAlias{alias: alias})
-	if !ok {
-		return nil, false
-	}
-	return v.find(a.id)
+	return v.find(newestAlias(v.alias, alias))
 }
 
 func (v *leaseView) len() int { return v.order.Len() }

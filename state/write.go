@@ -146,7 +146,7 @@ func (m *Machine) room(r store.Rec) *messages.Error {
 	w := &m.write
 	if w.tracked && len(w.latest) >= messages.CommandKeysMax {
 		if _, again := w.find(r.Key()); !again {
-			return tooManyKeys()
+			return tooManyKeys("key")
 		}
 	}
 	quota := m.config.GetQuotaBytes()
