@@ -84,8 +84,13 @@ func (c *Client) Close() error {
 // closeSession is a courtesy: the session would end with its lease.
 func (c *Client) closeSession(id uint64) {
 	w := &messages.Write{Op: &messages.Write_CloseSession{CloseSession: &messages.CloseSession{SessionId: id}}}
-	call := pipeline.NewCall(pipeline.Repeatable, writeOperation(w), c.cfg.Clock.Now()+min(time.Second, c.cfg.Timeout))
-	if err := c.submit(call); err == nil {
+	now := c.cfg.Clock.Now()
+	call := pipeline.NewCall(pipeline.Repeatable, writeOperation(w), now+min(time.Second, c.cfg.Timeout))
+	c.mu.Lock()
+	err := c.submitLocked(call, now)
+	c.mu.Unlock()
+	if err == nil {
+		c.kick()
 		<-call.Done()
 	}
 }
@@ -111,11 +116,9 @@ func (c *Client) do(ctx context.Context, op *messages.Operation) (*messages.Repl
 	if !ok {
 		timeout = c.cfg.Timeout
 	}
-	call := pipeline.NewCall(kindOf(op), op, c.cfg.Clock.Now()+timeout)
-	if err := c.refuseIfClosed(); err != nil {
-		return nil, err
-	}
-	if err := c.submit(call); err != nil {
+	now := c.cfg.Clock.Now()
+	call := pipeline.NewCall(kindOf(op), op, now+timeout)
+	if err := c.submit(call, now); err != nil {
 		return nil, err
 	}
 	select {
@@ -136,36 +139,33 @@ func (c *Client) Start(op *messages.Operation, timeout time.Duration, then func(
 	if err := c.prepare(op); err != nil {
 		return err
 	}
-	if err := c.refuseIfClosed(); err != nil {
-		return err
-	}
 	if timeout <= 0 {
 		timeout = c.cfg.Timeout
 	}
-	return c.submit(pipeline.NewCallThen(kindOf(op), op, c.cfg.Clock.Now()+timeout, func(call *pipeline.Call) {
+	now := c.cfg.Clock.Now()
+	return c.submit(pipeline.NewCallThen(kindOf(op), op, now+timeout, func(call *pipeline.Call) {
 		then(call.Reply, call.Err)
-	}))
+	}), now)
 }
 
-func (c *Client) refuseIfClosed() error {
+func (c *Client) submit(call *pipeline.Call, now time.Duration) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.closed {
+		c.mu.Unlock()
 		return errClosed()
 	}
-	return nil
-}
-
-func (c *Client) submit(call *pipeline.Call) error {
-	now := c.cfg.Clock.Now()
-	c.mu.Lock()
-	err := c.pipe.Submit(call, now)
-	if err == nil && call.Deadline < c.armedAt {
-		c.arm(call.Deadline, now)
-	}
+	err := c.submitLocked(call, now)
 	c.mu.Unlock()
 	if err == nil {
 		c.kick()
+	}
+	return err
+}
+
+func (c *Client) submitLocked(call *pipeline.Call, now time.Duration) error {
+	err := c.pipe.Submit(call, now)
+	if err == nil && call.Deadline < c.armedAt {
+		c.arm(call.Deadline, now)
 	}
 	return err
 }

@@ -43,7 +43,7 @@ type Config struct {
 	// looked up, and fenced off so that it cannot come later; default 0: not at all.
 	Settle time.Duration
 
-	// WindowMax bounds the session's writes in flight; default 512, at most 1,024.
+	// WindowMax bounds the session's writes in flight; default 1,000, at most 1,024.
 	WindowMax int
 	// CallsMax bounds the calls that this client holds; one more is refused as
 	// overloaded, not applied. Default 65,536.

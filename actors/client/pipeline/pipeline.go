@@ -22,7 +22,7 @@ type Config struct {
 	// SessionLabel is shown to operators.
 	SessionLabel string
 	// WindowMax bounds the writes of the session that are sent and not answered;
-	// default 512, at most the 1,024 answers that the cluster keeps for a session.
+	// default 1,000, at most the 1,024 answers that the cluster keeps for a session.
 	WindowMax int
 	// CallsMax bounds the calls that are held; one more is refused as overloaded.
 	// Default 65,536.
@@ -47,7 +47,7 @@ func (c Config) withDefaults() Config {
 		c.SessionTTL = 15 * time.Second
 	}
 	if c.WindowMax <= 0 {
-		c.WindowMax = messages.SessionSequenceWindowMax / 2
+		c.WindowMax = 1000
 	}
 	c.WindowMax = min(c.WindowMax, messages.SessionSequenceWindowMax)
 	if c.CallsMax <= 0 {

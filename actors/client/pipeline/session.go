@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
 	"github.com/concord-kv/concord/messages"
@@ -62,9 +63,7 @@ func (s *session) fill(p *Pipeline, f *frame, now time.Duration) {
 			return
 		}
 		s.gapUntil = 0
-		if len(s.window) > 0 {
-			s.goBack(p, s.window[0])
-		}
+		s.recall(p)
 	}
 	for ; s.sendFrom < len(s.window); s.sendFrom++ {
 		c := s.window[s.sendFrom]
@@ -172,17 +171,22 @@ func (s *session) refuseWaiting(p *Pipeline, err error) {
 // rewind marks everything in the window that is not on the connection as not sent.
 func (s *session) rewind() { s.sendFrom = 0 }
 
-// goBack sends c and all after it again. Those after it could not be applied before
-// it, but their copies may still be on the way.
-func (s *session) goBack(p *Pipeline, c *Call) {
-	from := int(c.sequence - s.acked - 1)
-	for _, later := range s.window[from:] {
-		if later.wire != 0 {
-			delete(p.link.wires, later.wire)
-			later.wire, later.sent, later.doubt = 0, false, true
+// goBack sends c, which was refused, and all after it again. What is still on the
+// connection is left there: its own refusal is on the way and says for sure that it was
+// not applied.
+func (s *session) goBack(c *Call) {
+	s.sendFrom = min(s.sendFrom, int(c.sequence-s.acked-1))
+}
+
+// recall gives up what is on the connection and sends the whole window again.
+func (s *session) recall(p *Pipeline) {
+	for _, c := range s.window {
+		if c.wire != 0 {
+			delete(p.link.wires, c.wire)
+			c.wire, c.sent, c.doubt = 0, false, true
 		}
 	}
-	s.sendFrom = min(s.sendFrom, from)
+	s.sendFrom = 0
 }
 
 func (s *session) onRefusal(p *Pipeline, c *Call, e *messages.Error, recorded bool, now time.Duration) {
@@ -197,14 +201,14 @@ func (s *session) onRefusal(p *Pipeline, c *Call, e *messages.Error, recorded bo
 		}
 	case retryable(code) || code == messages.Code_CODE_SESSION_LIMIT:
 		// The latter: more answers than the cluster keeps; those before make room.
-		s.goBack(p, c)
+		s.goBack(c)
 		s.pause.extend(now, time.Duration(e.Detail.GetRetryAfterMs())*time.Millisecond, p.cfg.Random)
 	case recorded:
 		s.onAnswer(p, c, nil, e)
 	default:
 		// Refused before the log: the number is still to be used. What the caller hears
 		// waits for that only when an earlier copy may have been applied.
-		s.goBack(p, c)
+		s.goBack(c)
 		c.void = true
 		if !c.doubt {
 			p.complete(c, nil, e)
@@ -212,11 +216,15 @@ func (s *session) onRefusal(p *Pipeline, c *Call, e *messages.Error, recorded bo
 	}
 }
 
-// onOutOfOrder: a number before this one is not answered yet.
+// onOutOfOrder: a number before this one is not answered yet. When that is on its way,
+// its answer lets this one go; otherwise it is sent again first in any case.
 func (s *session) onOutOfOrder(p *Pipeline, c *Call, now time.Duration) {
-	s.goBack(p, c)
-	if int(c.sequence-s.acked-1) > 0 {
-		s.gapUntil = now + gapWait
+	s.goBack(c)
+	at := int(c.sequence - s.acked - 1)
+	if at > 0 {
+		if slices.ContainsFunc(s.window[:at], func(c *Call) bool { return c.wire != 0 }) {
+			s.gapUntil = now + gapWait
+		}
 		return
 	}
 	if s.disorder++; s.disorder < disorderMax {
