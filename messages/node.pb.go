@@ -724,13 +724,136 @@ func (x *EarliestDeadline) GetDeadlineMs() int64 {
 	return 0
 }
 
+// session -> node: a request of an operator. Answered once by AdminAnswered.
+type AskAdmin struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RequestId     uint64                 `protobuf:"varint,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Request       *AdminRequest          `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
+	TimeoutMs     uint32                 `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskAdmin) Reset() {
+	*x = AskAdmin{}
+	mi := &file_node_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskAdmin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskAdmin) ProtoMessage() {}
+
+func (x *AskAdmin) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskAdmin.ProtoReflect.Descriptor instead.
+func (*AskAdmin) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *AskAdmin) GetRequestId() uint64 {
+	if x != nil {
+		return x.RequestId
+	}
+	return 0
+}
+
+func (x *AskAdmin) GetRequest() *AdminRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *AskAdmin) GetTimeoutMs() uint32 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+// node -> session.
+type AdminAnswered struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	RequestId uint64                 `protobuf:"varint,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Reply     *AdminReply            `protobuf:"bytes,2,opt,name=reply,proto3" json:"reply,omitempty"`
+	// Instead of a reply.
+	Error         *ErrorDetail `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdminAnswered) Reset() {
+	*x = AdminAnswered{}
+	mi := &file_node_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdminAnswered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdminAnswered) ProtoMessage() {}
+
+func (x *AdminAnswered) ProtoReflect() protoreflect.Message {
+	mi := &file_node_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdminAnswered.ProtoReflect.Descriptor instead.
+func (*AdminAnswered) Descriptor() ([]byte, []int) {
+	return file_node_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AdminAnswered) GetRequestId() uint64 {
+	if x != nil {
+		return x.RequestId
+	}
+	return 0
+}
+
+func (x *AdminAnswered) GetReply() *AdminReply {
+	if x != nil {
+		return x.Reply
+	}
+	return nil
+}
+
+func (x *AdminAnswered) GetError() *ErrorDetail {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
 var File_node_proto protoreflect.FileDescriptor
 
 const file_node_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
 	"node.proto\x12\n" +
-	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\"x\n" +
+	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\x1a\vadmin.proto\"x\n" +
 	"\aPropose\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12/\n" +
@@ -787,7 +910,18 @@ const file_node_proto_rawDesc = "" +
 	"\x05nonce\x18\x04 \x01(\x04R\x05nonce\"3\n" +
 	"\x10EarliestDeadline\x12\x1f\n" +
 	"\vdeadline_ms\x18\x01 \x01(\x03R\n" +
-	"deadlineMsB(Z&github.com/concord-kv/concord/messagesb\x06proto3"
+	"deadlineMs\"|\n" +
+	"\bAskAdmin\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\x04R\trequestId\x122\n" +
+	"\arequest\x18\x02 \x01(\v2\x18.concord.v1.AdminRequestR\arequest\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x03 \x01(\rR\ttimeoutMs\"\x8b\x01\n" +
+	"\rAdminAnswered\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\x04R\trequestId\x12,\n" +
+	"\x05reply\x18\x02 \x01(\v2\x16.concord.v1.AdminReplyR\x05reply\x12-\n" +
+	"\x05error\x18\x03 \x01(\v2\x17.concord.v1.ErrorDetailR\x05errorB(Z&github.com/concord-kv/concord/messagesb\x06proto3"
 
 var (
 	file_node_proto_rawDescOnce sync.Once
@@ -801,7 +935,7 @@ func file_node_proto_rawDescGZIP() []byte {
 	return file_node_proto_rawDescData
 }
 
-var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_node_proto_goTypes = []any{
 	(*Propose)(nil),           // 0: concord.v1.Propose
 	(*Proposed)(nil),          // 1: concord.v1.Proposed
@@ -815,23 +949,30 @@ var file_node_proto_goTypes = []any{
 	(*AskClockOwner)(nil),     // 9: concord.v1.AskClockOwner
 	(*ClockOwner)(nil),        // 10: concord.v1.ClockOwner
 	(*EarliestDeadline)(nil),  // 11: concord.v1.EarliestDeadline
-	(*Command)(nil),           // 12: concord.v1.Command
-	(*Result)(nil),            // 13: concord.v1.Result
-	(*ErrorDetail)(nil),       // 14: concord.v1.ErrorDetail
-	(*ExpireLeases_Pair)(nil), // 15: concord.v1.ExpireLeases.Pair
-	(*StepIndex)(nil),         // 16: concord.v1.StepIndex
+	(*AskAdmin)(nil),          // 12: concord.v1.AskAdmin
+	(*AdminAnswered)(nil),     // 13: concord.v1.AdminAnswered
+	(*Command)(nil),           // 14: concord.v1.Command
+	(*Result)(nil),            // 15: concord.v1.Result
+	(*ErrorDetail)(nil),       // 16: concord.v1.ErrorDetail
+	(*ExpireLeases_Pair)(nil), // 17: concord.v1.ExpireLeases.Pair
+	(*StepIndex)(nil),         // 18: concord.v1.StepIndex
+	(*AdminRequest)(nil),      // 19: concord.v1.AdminRequest
+	(*AdminReply)(nil),        // 20: concord.v1.AdminReply
 }
 var file_node_proto_depIdxs = []int32{
-	12, // 0: concord.v1.Propose.commands:type_name -> concord.v1.Command
-	13, // 1: concord.v1.Proposed.results:type_name -> concord.v1.Result
-	14, // 2: concord.v1.BarrierReached.error:type_name -> concord.v1.ErrorDetail
-	15, // 3: concord.v1.DueLeasesReply.pairs:type_name -> concord.v1.ExpireLeases.Pair
-	16, // 4: concord.v1.DueLeasesReply.index_steps:type_name -> concord.v1.StepIndex
-	5,  // [5:5] is the sub-list for method output_type
-	5,  // [5:5] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	14, // 0: concord.v1.Propose.commands:type_name -> concord.v1.Command
+	15, // 1: concord.v1.Proposed.results:type_name -> concord.v1.Result
+	16, // 2: concord.v1.BarrierReached.error:type_name -> concord.v1.ErrorDetail
+	17, // 3: concord.v1.DueLeasesReply.pairs:type_name -> concord.v1.ExpireLeases.Pair
+	18, // 4: concord.v1.DueLeasesReply.index_steps:type_name -> concord.v1.StepIndex
+	19, // 5: concord.v1.AskAdmin.request:type_name -> concord.v1.AdminRequest
+	20, // 6: concord.v1.AdminAnswered.reply:type_name -> concord.v1.AdminReply
+	16, // 7: concord.v1.AdminAnswered.error:type_name -> concord.v1.ErrorDetail
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_node_proto_init() }
@@ -841,13 +982,14 @@ func file_node_proto_init() {
 	}
 	file_record_proto_init()
 	file_command_proto_init()
+	file_admin_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_proto_rawDesc), len(file_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

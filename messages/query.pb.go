@@ -353,6 +353,8 @@ type QueryReply struct {
 	// Revision of the view that answered.
 	Revision        uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	CompactRevision uint64 `protobuf:"varint,2,opt,name=compact_revision,json=compactRevision,proto3" json:"compact_revision,omitempty"`
+	// On a stale read: milliseconds since the answering node last heard of a leader.
+	LeaderSilentMs uint64 `protobuf:"varint,3,opt,name=leader_silent_ms,json=leaderSilentMs,proto3" json:"leader_silent_ms,omitempty"`
 	// Types that are valid to be assigned to Reply:
 	//
 	//	*QueryReply_Get
@@ -413,6 +415,13 @@ func (x *QueryReply) GetRevision() uint64 {
 func (x *QueryReply) GetCompactRevision() uint64 {
 	if x != nil {
 		return x.CompactRevision
+	}
+	return 0
+}
+
+func (x *QueryReply) GetLeaderSilentMs() uint64 {
+	if x != nil {
+		return x.LeaderSilentMs
 	}
 	return 0
 }
@@ -2067,16 +2076,18 @@ type StatusReply struct {
 	Sessions        uint64 `protobuf:"varint,13,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	HistoryEvents   uint64 `protobuf:"varint,14,opt,name=history_events,json=historyEvents,proto3" json:"history_events,omitempty"`
 	// Logical bytes that count against the quota.
-	LogicalBytes  uint64 `protobuf:"varint,15,opt,name=logical_bytes,json=logicalBytes,proto3" json:"logical_bytes,omitempty"`
-	QuotaBytes    uint64 `protobuf:"varint,16,opt,name=quota_bytes,json=quotaBytes,proto3" json:"quota_bytes,omitempty"`
-	Watchers      uint64 `protobuf:"varint,17,opt,name=watchers,proto3" json:"watchers,omitempty"`
-	Clients       uint64 `protobuf:"varint,18,opt,name=clients,proto3" json:"clients,omitempty"`
-	Version       string `protobuf:"bytes,19,opt,name=version,proto3" json:"version,omitempty"`
-	Digest        uint64 `protobuf:"varint,20,opt,name=digest,proto3" json:"digest,omitempty"`
-	ApplyVersion  uint32 `protobuf:"varint,21,opt,name=apply_version,json=applyVersion,proto3" json:"apply_version,omitempty"`
-	UptimeMs      int64  `protobuf:"varint,22,opt,name=uptime_ms,json=uptimeMs,proto3" json:"uptime_ms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LogicalBytes uint64 `protobuf:"varint,15,opt,name=logical_bytes,json=logicalBytes,proto3" json:"logical_bytes,omitempty"`
+	QuotaBytes   uint64 `protobuf:"varint,16,opt,name=quota_bytes,json=quotaBytes,proto3" json:"quota_bytes,omitempty"`
+	Watchers     uint64 `protobuf:"varint,17,opt,name=watchers,proto3" json:"watchers,omitempty"`
+	Clients      uint64 `protobuf:"varint,18,opt,name=clients,proto3" json:"clients,omitempty"`
+	Version      string `protobuf:"bytes,19,opt,name=version,proto3" json:"version,omitempty"`
+	Digest       uint64 `protobuf:"varint,20,opt,name=digest,proto3" json:"digest,omitempty"`
+	ApplyVersion uint32 `protobuf:"varint,21,opt,name=apply_version,json=applyVersion,proto3" json:"apply_version,omitempty"`
+	UptimeMs     int64  `protobuf:"varint,22,opt,name=uptime_ms,json=uptimeMs,proto3" json:"uptime_ms,omitempty"`
+	// Milliseconds since this node last heard of a leader; 0 on the leader.
+	LeaderSilentMs int64 `protobuf:"varint,23,opt,name=leader_silent_ms,json=leaderSilentMs,proto3" json:"leader_silent_ms,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StatusReply) Reset() {
@@ -2263,6 +2274,13 @@ func (x *StatusReply) GetUptimeMs() int64 {
 	return 0
 }
 
+func (x *StatusReply) GetLeaderSilentMs() int64 {
+	if x != nil {
+		return x.LeaderSilentMs
+	}
+	return 0
+}
+
 var File_query_proto protoreflect.FileDescriptor
 
 const file_query_proto_rawDesc = "" +
@@ -2289,11 +2307,12 @@ const file_query_proto_rawDesc = "" +
 	"cursorList\x123\n" +
 	"\x06config\x18( \x01(\v2\x19.concord.v1.ConfigRequestH\x00R\x06config\x123\n" +
 	"\x06status\x18) \x01(\v2\x19.concord.v1.StatusRequestH\x00R\x06statusB\a\n" +
-	"\x05query\"\xba\x06\n" +
+	"\x05query\"\xe4\x06\n" +
 	"\n" +
 	"QueryReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12)\n" +
 	"\x10compact_revision\x18\x02 \x01(\x04R\x0fcompactRevision\x12(\n" +
+	"\x10leader_silent_ms\x18\x03 \x01(\x04R\x0eleaderSilentMs\x12(\n" +
 	"\x03get\x18\x10 \x01(\v2\x14.concord.v1.GetReplyH\x00R\x03get\x125\n" +
 	"\bget_many\x18\x11 \x01(\v2\x18.concord.v1.GetManyReplyH\x00R\agetMany\x12+\n" +
 	"\x04list\x18\x12 \x01(\v2\x15.concord.v1.ListReplyH\x00R\x04list\x124\n" +
@@ -2406,7 +2425,7 @@ const file_query_proto_rawDesc = "" +
 	"\rConfigRequest\"@\n" +
 	"\vConfigReply\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.concord.v1.ClusterConfigR\x06config\"\x0f\n" +
-	"\rStatusRequest\"\xae\x05\n" +
+	"\rStatusRequest\"\xd8\x05\n" +
 	"\vStatusReply\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\fR\tclusterId\x12 \n" +
@@ -2434,7 +2453,8 @@ const file_query_proto_rawDesc = "" +
 	"\aversion\x18\x13 \x01(\tR\aversion\x12\x16\n" +
 	"\x06digest\x18\x14 \x01(\x04R\x06digest\x12#\n" +
 	"\rapply_version\x18\x15 \x01(\rR\fapplyVersion\x12\x1b\n" +
-	"\tuptime_ms\x18\x16 \x01(\x03R\buptimeMs*B\n" +
+	"\tuptime_ms\x18\x16 \x01(\x03R\buptimeMs\x12(\n" +
+	"\x10leader_silent_ms\x18\x17 \x01(\x03R\x0eleaderSilentMs*B\n" +
 	"\vConsistency\x12\x1c\n" +
 	"\x18CONSISTENCY_LINEARIZABLE\x10\x00\x12\x15\n" +
 	"\x11CONSISTENCY_STALE\x10\x01B(Z&github.com/concord-kv/concord/messagesb\x06proto3"

@@ -631,6 +631,7 @@ type Operation struct {
 	//	*Operation_Write
 	//	*Operation_Query
 	//	*Operation_Watch
+	//	*Operation_Admin
 	Operation     isOperation_Operation `protobuf_oneof:"operation"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -700,6 +701,15 @@ func (x *Operation) GetWatch() *WatchRequest {
 	return nil
 }
 
+func (x *Operation) GetAdmin() *AdminRequest {
+	if x != nil {
+		if x, ok := x.Operation.(*Operation_Admin); ok {
+			return x.Admin
+		}
+	}
+	return nil
+}
+
 type isOperation_Operation interface {
 	isOperation_Operation()
 }
@@ -716,11 +726,17 @@ type Operation_Watch struct {
 	Watch *WatchRequest `protobuf:"bytes,3,opt,name=watch,proto3,oneof"`
 }
 
+type Operation_Admin struct {
+	Admin *AdminRequest `protobuf:"bytes,4,opt,name=admin,proto3,oneof"`
+}
+
 func (*Operation_Write) isOperation_Operation() {}
 
 func (*Operation_Query) isOperation_Operation() {}
 
 func (*Operation_Watch) isOperation_Operation() {}
+
+func (*Operation_Admin) isOperation_Operation() {}
 
 // Write is a change that a client asks for. Its command is built by the node.
 type Write struct {
@@ -1166,6 +1182,7 @@ type Reply struct {
 	//	*Reply_Result
 	//	*Reply_Query
 	//	*Reply_Watch
+	//	*Reply_Admin
 	Reply         isReply_Reply `protobuf_oneof:"reply"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1251,6 +1268,15 @@ func (x *Reply) GetWatch() *WatchStarted {
 	return nil
 }
 
+func (x *Reply) GetAdmin() *AdminReply {
+	if x != nil {
+		if x, ok := x.Reply.(*Reply_Admin); ok {
+			return x.Admin
+		}
+	}
+	return nil
+}
+
 type isReply_Reply interface {
 	isReply_Reply()
 }
@@ -1273,6 +1299,10 @@ type Reply_Watch struct {
 	Watch *WatchStarted `protobuf:"bytes,5,opt,name=watch,proto3,oneof"`
 }
 
+type Reply_Admin struct {
+	Admin *AdminReply `protobuf:"bytes,6,opt,name=admin,proto3,oneof"`
+}
+
 func (*Reply_Error) isReply_Reply() {}
 
 func (*Reply_Result) isReply_Reply() {}
@@ -1280,6 +1310,8 @@ func (*Reply_Result) isReply_Reply() {}
 func (*Reply_Query) isReply_Reply() {}
 
 func (*Reply_Watch) isReply_Reply() {}
+
+func (*Reply_Admin) isReply_Reply() {}
 
 // WatchRequest starts a watch on this connection.
 type WatchRequest struct {
@@ -1876,7 +1908,7 @@ var File_session_proto protoreflect.FileDescriptor
 const file_session_proto_rawDesc = "" +
 	"\n" +
 	"\rsession.proto\x12\n" +
-	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\x1a\vquery.proto\"\xda\x02\n" +
+	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\x1a\vquery.proto\x1a\vadmin.proto\"\xda\x02\n" +
 	"\rClientMessage\x12/\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.concord.v1.ClientHelloH\x00R\x05hello\x12)\n" +
 	"\x05frame\x18\x02 \x01(\v2\x11.concord.v1.FrameH\x00R\x05frame\x12<\n" +
@@ -1928,11 +1960,12 @@ const file_session_proto_rawDesc = "" +
 	"timeout_ms\x18\x03 \x01(\rR\ttimeoutMs\x125\n" +
 	"\n" +
 	"operations\x18\x04 \x03(\v2\x15.concord.v1.OperationR\n" +
-	"operations\"\xa0\x01\n" +
+	"operations\"\xd2\x01\n" +
 	"\tOperation\x12)\n" +
 	"\x05write\x18\x01 \x01(\v2\x11.concord.v1.WriteH\x00R\x05write\x12)\n" +
 	"\x05query\x18\x02 \x01(\v2\x11.concord.v1.QueryH\x00R\x05query\x120\n" +
-	"\x05watch\x18\x03 \x01(\v2\x18.concord.v1.WatchRequestH\x00R\x05watchB\v\n" +
+	"\x05watch\x18\x03 \x01(\v2\x18.concord.v1.WatchRequestH\x00R\x05watch\x120\n" +
+	"\x05admin\x18\x04 \x01(\v2\x18.concord.v1.AdminRequestH\x00R\x05adminB\v\n" +
 	"\toperation\"\xc4\t\n" +
 	"\x05Write\x12\x1d\n" +
 	"\n" +
@@ -1966,13 +1999,14 @@ const file_session_proto_rawDesc = "" +
 	"\x02op\"Y\n" +
 	"\aReplies\x12!\n" +
 	"\fclient_epoch\x18\x01 \x01(\x04R\vclientEpoch\x12+\n" +
-	"\areplies\x18\x02 \x03(\v2\x11.concord.v1.ReplyR\areplies\"\xe5\x01\n" +
+	"\areplies\x18\x02 \x03(\v2\x11.concord.v1.ReplyR\areplies\"\x95\x02\n" +
 	"\x05Reply\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12/\n" +
 	"\x05error\x18\x02 \x01(\v2\x17.concord.v1.ErrorDetailH\x00R\x05error\x12,\n" +
 	"\x06result\x18\x03 \x01(\v2\x12.concord.v1.ResultH\x00R\x06result\x12.\n" +
 	"\x05query\x18\x04 \x01(\v2\x16.concord.v1.QueryReplyH\x00R\x05query\x120\n" +
-	"\x05watch\x18\x05 \x01(\v2\x18.concord.v1.WatchStartedH\x00R\x05watchB\a\n" +
+	"\x05watch\x18\x05 \x01(\v2\x18.concord.v1.WatchStartedH\x00R\x05watch\x12.\n" +
+	"\x05admin\x18\x06 \x01(\v2\x16.concord.v1.AdminReplyH\x00R\x05adminB\a\n" +
 	"\x05reply\"\xa5\x03\n" +
 	"\fWatchRequest\x12\x19\n" +
 	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x120\n" +
@@ -2054,33 +2088,35 @@ var file_session_proto_goTypes = []any{
 	(*Goodbye)(nil),            // 16: concord.v1.Goodbye
 	(*LeaderHint)(nil),         // 17: concord.v1.LeaderHint
 	(*Query)(nil),              // 18: concord.v1.Query
-	(*Put)(nil),                // 19: concord.v1.Put
-	(*PutMany)(nil),            // 20: concord.v1.PutMany
-	(*Delete)(nil),             // 21: concord.v1.Delete
-	(*Touch)(nil),              // 22: concord.v1.Touch
-	(*Txn)(nil),                // 23: concord.v1.Txn
-	(*GrantLease)(nil),         // 24: concord.v1.GrantLease
-	(*KeepAliveLease)(nil),     // 25: concord.v1.KeepAliveLease
-	(*RevokeLease)(nil),        // 26: concord.v1.RevokeLease
-	(*OpenSession)(nil),        // 27: concord.v1.OpenSession
-	(*CloseSession)(nil),       // 28: concord.v1.CloseSession
-	(*ResolveIdempotency)(nil), // 29: concord.v1.ResolveIdempotency
-	(*CreateIndex)(nil),        // 30: concord.v1.CreateIndex
-	(*DropIndex)(nil),          // 31: concord.v1.DropIndex
-	(*OpenCursor)(nil),         // 32: concord.v1.OpenCursor
-	(*CheckpointCursor)(nil),   // 33: concord.v1.CheckpointCursor
-	(*CloseCursor)(nil),        // 34: concord.v1.CloseCursor
-	(*Compact)(nil),            // 35: concord.v1.Compact
-	(*SetConfig)(nil),          // 36: concord.v1.SetConfig
-	(*ErrorDetail)(nil),        // 37: concord.v1.ErrorDetail
-	(*Result)(nil),             // 38: concord.v1.Result
-	(*QueryReply)(nil),         // 39: concord.v1.QueryReply
-	(*Selector)(nil),           // 40: concord.v1.Selector
-	(*Position)(nil),           // 41: concord.v1.Position
-	(EventType)(0),             // 42: concord.v1.EventType
-	(*ListRequest)(nil),        // 43: concord.v1.ListRequest
-	(*ListReply)(nil),          // 44: concord.v1.ListReply
-	(*Event)(nil),              // 45: concord.v1.Event
+	(*AdminRequest)(nil),       // 19: concord.v1.AdminRequest
+	(*Put)(nil),                // 20: concord.v1.Put
+	(*PutMany)(nil),            // 21: concord.v1.PutMany
+	(*Delete)(nil),             // 22: concord.v1.Delete
+	(*Touch)(nil),              // 23: concord.v1.Touch
+	(*Txn)(nil),                // 24: concord.v1.Txn
+	(*GrantLease)(nil),         // 25: concord.v1.GrantLease
+	(*KeepAliveLease)(nil),     // 26: concord.v1.KeepAliveLease
+	(*RevokeLease)(nil),        // 27: concord.v1.RevokeLease
+	(*OpenSession)(nil),        // 28: concord.v1.OpenSession
+	(*CloseSession)(nil),       // 29: concord.v1.CloseSession
+	(*ResolveIdempotency)(nil), // 30: concord.v1.ResolveIdempotency
+	(*CreateIndex)(nil),        // 31: concord.v1.CreateIndex
+	(*DropIndex)(nil),          // 32: concord.v1.DropIndex
+	(*OpenCursor)(nil),         // 33: concord.v1.OpenCursor
+	(*CheckpointCursor)(nil),   // 34: concord.v1.CheckpointCursor
+	(*CloseCursor)(nil),        // 35: concord.v1.CloseCursor
+	(*Compact)(nil),            // 36: concord.v1.Compact
+	(*SetConfig)(nil),          // 37: concord.v1.SetConfig
+	(*ErrorDetail)(nil),        // 38: concord.v1.ErrorDetail
+	(*Result)(nil),             // 39: concord.v1.Result
+	(*QueryReply)(nil),         // 40: concord.v1.QueryReply
+	(*AdminReply)(nil),         // 41: concord.v1.AdminReply
+	(*Selector)(nil),           // 42: concord.v1.Selector
+	(*Position)(nil),           // 43: concord.v1.Position
+	(EventType)(0),             // 44: concord.v1.EventType
+	(*ListRequest)(nil),        // 45: concord.v1.ListRequest
+	(*ListReply)(nil),          // 46: concord.v1.ListReply
+	(*Event)(nil),              // 47: concord.v1.Event
 }
 var file_session_proto_depIdxs = []int32{
 	2,  // 0: concord.v1.ClientMessage.hello:type_name -> concord.v1.ClientHello
@@ -2100,46 +2136,48 @@ var file_session_proto_depIdxs = []int32{
 	6,  // 14: concord.v1.Operation.write:type_name -> concord.v1.Write
 	18, // 15: concord.v1.Operation.query:type_name -> concord.v1.Query
 	9,  // 16: concord.v1.Operation.watch:type_name -> concord.v1.WatchRequest
-	19, // 17: concord.v1.Write.put:type_name -> concord.v1.Put
-	20, // 18: concord.v1.Write.put_many:type_name -> concord.v1.PutMany
-	21, // 19: concord.v1.Write.delete:type_name -> concord.v1.Delete
-	22, // 20: concord.v1.Write.touch:type_name -> concord.v1.Touch
-	23, // 21: concord.v1.Write.txn:type_name -> concord.v1.Txn
-	24, // 22: concord.v1.Write.grant_lease:type_name -> concord.v1.GrantLease
-	25, // 23: concord.v1.Write.keep_alive_lease:type_name -> concord.v1.KeepAliveLease
-	26, // 24: concord.v1.Write.revoke_lease:type_name -> concord.v1.RevokeLease
-	27, // 25: concord.v1.Write.open_session:type_name -> concord.v1.OpenSession
-	28, // 26: concord.v1.Write.close_session:type_name -> concord.v1.CloseSession
-	29, // 27: concord.v1.Write.resolve_idempotency:type_name -> concord.v1.ResolveIdempotency
-	30, // 28: concord.v1.Write.create_index:type_name -> concord.v1.CreateIndex
-	31, // 29: concord.v1.Write.drop_index:type_name -> concord.v1.DropIndex
-	32, // 30: concord.v1.Write.open_cursor:type_name -> concord.v1.OpenCursor
-	33, // 31: concord.v1.Write.checkpoint_cursor:type_name -> concord.v1.CheckpointCursor
-	34, // 32: concord.v1.Write.close_cursor:type_name -> concord.v1.CloseCursor
-	35, // 33: concord.v1.Write.compact:type_name -> concord.v1.Compact
-	36, // 34: concord.v1.Write.set_config:type_name -> concord.v1.SetConfig
-	8,  // 35: concord.v1.Replies.replies:type_name -> concord.v1.Reply
-	37, // 36: concord.v1.Reply.error:type_name -> concord.v1.ErrorDetail
-	38, // 37: concord.v1.Reply.result:type_name -> concord.v1.Result
-	39, // 38: concord.v1.Reply.query:type_name -> concord.v1.QueryReply
-	10, // 39: concord.v1.Reply.watch:type_name -> concord.v1.WatchStarted
-	40, // 40: concord.v1.WatchRequest.selector:type_name -> concord.v1.Selector
-	41, // 41: concord.v1.WatchRequest.after:type_name -> concord.v1.Position
-	42, // 42: concord.v1.WatchRequest.types:type_name -> concord.v1.EventType
-	43, // 43: concord.v1.WatchRequest.list:type_name -> concord.v1.ListRequest
-	44, // 44: concord.v1.WatchStarted.list:type_name -> concord.v1.ListReply
-	45, // 45: concord.v1.WatchBatch.events:type_name -> concord.v1.Event
-	41, // 46: concord.v1.WatchBatch.to:type_name -> concord.v1.Position
-	37, // 47: concord.v1.WatchEnd.reason:type_name -> concord.v1.ErrorDetail
-	41, // 48: concord.v1.WatchEnd.resume:type_name -> concord.v1.Position
-	37, // 49: concord.v1.Goodbye.reason:type_name -> concord.v1.ErrorDetail
-	0,  // 50: concord.v1.Sessions.Connect:input_type -> concord.v1.ClientMessage
-	1,  // 51: concord.v1.Sessions.Connect:output_type -> concord.v1.ServerMessage
-	51, // [51:52] is the sub-list for method output_type
-	50, // [50:51] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	19, // 17: concord.v1.Operation.admin:type_name -> concord.v1.AdminRequest
+	20, // 18: concord.v1.Write.put:type_name -> concord.v1.Put
+	21, // 19: concord.v1.Write.put_many:type_name -> concord.v1.PutMany
+	22, // 20: concord.v1.Write.delete:type_name -> concord.v1.Delete
+	23, // 21: concord.v1.Write.touch:type_name -> concord.v1.Touch
+	24, // 22: concord.v1.Write.txn:type_name -> concord.v1.Txn
+	25, // 23: concord.v1.Write.grant_lease:type_name -> concord.v1.GrantLease
+	26, // 24: concord.v1.Write.keep_alive_lease:type_name -> concord.v1.KeepAliveLease
+	27, // 25: concord.v1.Write.revoke_lease:type_name -> concord.v1.RevokeLease
+	28, // 26: concord.v1.Write.open_session:type_name -> concord.v1.OpenSession
+	29, // 27: concord.v1.Write.close_session:type_name -> concord.v1.CloseSession
+	30, // 28: concord.v1.Write.resolve_idempotency:type_name -> concord.v1.ResolveIdempotency
+	31, // 29: concord.v1.Write.create_index:type_name -> concord.v1.CreateIndex
+	32, // 30: concord.v1.Write.drop_index:type_name -> concord.v1.DropIndex
+	33, // 31: concord.v1.Write.open_cursor:type_name -> concord.v1.OpenCursor
+	34, // 32: concord.v1.Write.checkpoint_cursor:type_name -> concord.v1.CheckpointCursor
+	35, // 33: concord.v1.Write.close_cursor:type_name -> concord.v1.CloseCursor
+	36, // 34: concord.v1.Write.compact:type_name -> concord.v1.Compact
+	37, // 35: concord.v1.Write.set_config:type_name -> concord.v1.SetConfig
+	8,  // 36: concord.v1.Replies.replies:type_name -> concord.v1.Reply
+	38, // 37: concord.v1.Reply.error:type_name -> concord.v1.ErrorDetail
+	39, // 38: concord.v1.Reply.result:type_name -> concord.v1.Result
+	40, // 39: concord.v1.Reply.query:type_name -> concord.v1.QueryReply
+	10, // 40: concord.v1.Reply.watch:type_name -> concord.v1.WatchStarted
+	41, // 41: concord.v1.Reply.admin:type_name -> concord.v1.AdminReply
+	42, // 42: concord.v1.WatchRequest.selector:type_name -> concord.v1.Selector
+	43, // 43: concord.v1.WatchRequest.after:type_name -> concord.v1.Position
+	44, // 44: concord.v1.WatchRequest.types:type_name -> concord.v1.EventType
+	45, // 45: concord.v1.WatchRequest.list:type_name -> concord.v1.ListRequest
+	46, // 46: concord.v1.WatchStarted.list:type_name -> concord.v1.ListReply
+	47, // 47: concord.v1.WatchBatch.events:type_name -> concord.v1.Event
+	43, // 48: concord.v1.WatchBatch.to:type_name -> concord.v1.Position
+	38, // 49: concord.v1.WatchEnd.reason:type_name -> concord.v1.ErrorDetail
+	43, // 50: concord.v1.WatchEnd.resume:type_name -> concord.v1.Position
+	38, // 51: concord.v1.Goodbye.reason:type_name -> concord.v1.ErrorDetail
+	0,  // 52: concord.v1.Sessions.Connect:input_type -> concord.v1.ClientMessage
+	1,  // 53: concord.v1.Sessions.Connect:output_type -> concord.v1.ServerMessage
+	53, // [53:54] is the sub-list for method output_type
+	52, // [52:53] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -2150,6 +2188,7 @@ func file_session_proto_init() {
 	file_record_proto_init()
 	file_command_proto_init()
 	file_query_proto_init()
+	file_admin_proto_init()
 	file_session_proto_msgTypes[0].OneofWrappers = []any{
 		(*ClientMessage_Hello)(nil),
 		(*ClientMessage_Frame)(nil),
@@ -2171,6 +2210,7 @@ func file_session_proto_init() {
 		(*Operation_Write)(nil),
 		(*Operation_Query)(nil),
 		(*Operation_Watch)(nil),
+		(*Operation_Admin)(nil),
 	}
 	file_session_proto_msgTypes[6].OneofWrappers = []any{
 		(*Write_Put)(nil),
@@ -2197,6 +2237,7 @@ func file_session_proto_init() {
 		(*Reply_Result)(nil),
 		(*Reply_Query)(nil),
 		(*Reply_Watch)(nil),
+		(*Reply_Admin)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
