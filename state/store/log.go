@@ -13,9 +13,8 @@ type entry struct {
 	prev Rec // what it replaced, tombstones too; "" for none
 	// back is the distance to the entry of prev; 0 when that is not in the log.
 	back uint32
-	// jump is a longer distance down the same chain; 0 for none. Entries that
-	// follow each other closely form a skew-binary list by it, so a hot key's
-	// history of n versions is searched in O(log n).
+	// jump is a distance down the same chain, at least back; 0 for none. By it the
+	// chain is a skew-binary list: of n versions one is found in O(log n).
 	jump  uint32
 	level uint8
 	tomb  bool
@@ -26,7 +25,7 @@ type segment [segmentEvents]entry
 // block says for each of its revisions the seq of the first event, less base.
 type block struct {
 	base  uint64
-	first [blockRevs]uint32
+	first *[blockRevs]uint32
 }
 
 // log is the change log of a Store, and a frozen copy of it in each View: slices
@@ -34,7 +33,7 @@ type block struct {
 type log struct {
 	segs     []*segment // segs[0] holds seq segBase<<segmentBits
 	segBase  uint64
-	blocks   []*block // blocks[0] holds revision blockBase<<blockBits
+	blocks   []block // blocks[0] holds revision blockBase<<blockBits
 	revBlock uint64
 
 	base, next uint64 // entries base <= seq < next can be read
@@ -79,39 +78,29 @@ func (l *log) begin() {
 	l.rev++
 	i := l.rev >> blockBits
 	if i == l.revBlock+uint64(len(l.blocks)) {
-		l.blocks = append(l.blocks, &block{base: l.next})
+		l.blocks = append(l.blocks, block{l.next, new([blockRevs]uint32)})
 	}
 	b := l.blocks[i-l.revBlock]
 	b.first[l.rev&(blockRevs-1)] = uint32(l.next - b.base)
 }
 
-// hotSpan is how far back the entry of the replaced record may be for the two to be
-// linked by jumps. Further back, looking at it would cost a cache miss on every put;
-// nearer, it is in cache. A chain has at most one link per hotSpan without jumps.
-const hotSpan = 1 << 16
-
 // link fills back, jump and level of the entry that will be at next, whose
-// predecessor in the chain is prev.
+// predecessor in the chain is prev. level says how many versions jump passes:
+// 2^level - 1.
 func (l *log) link(e *entry, prev Rec, tag uint32) {
 	at, ok := l.place(prev, tag)
 	if !ok {
 		return
 	}
 	d := l.next - at
-	e.back = uint32(d)
-	if d > hotSpan {
-		return
-	}
-	e.jump, e.level = uint32(d), 1
+	e.back, e.jump, e.level = uint32(d), uint32(d), 1
 	p := l.at(at)
 	if p.level == 0 || uint64(p.jump) > at-l.base {
 		return
 	}
 	q := l.at(at - uint64(p.jump))
-	if q.level == p.level {
-		if far := d + uint64(p.jump) + uint64(q.jump); far < 1<<32 {
-			e.jump, e.level = uint32(far), p.level+1
-		}
+	if far := d + uint64(p.jump) + uint64(q.jump); q.level == p.level && far < 1<<32 {
+		e.jump, e.level = uint32(far), p.level+1
 	}
 }
 

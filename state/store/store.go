@@ -33,7 +33,7 @@ func New() *Store {
 
 // reset empties the log at a revision whose state is all that is left.
 func (s *Store) reset(rev uint64) {
-	s.r.log = log{rev: rev, compacted: rev, baseRev: rev + 1, revBlock: rev >> blockBits, blocks: []*block{{}}}
+	s.r.log = log{rev: rev, compacted: rev, baseRev: rev + 1, revBlock: rev >> blockBits, blocks: []block{{first: new([blockRevs]uint32)}}}
 	s.marks, s.limit, s.shed, s.nextOp = nil, 0, 0, 0
 }
 
