@@ -1,0 +1,257 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state"
+)
+
+// leaseModel says what every explicit lease must be, from the commands of the log
+// alone: an independent reading of the rules.
+type leaseModel struct {
+	world                 *World
+	clockMs               int64
+	epoch, replica, nonce uint64
+	leases                map[uint64]*modelLease
+	sessions              map[uint64]uint64 // session -> lease
+
+	proposedAt map[string]time.Duration // payload -> when it was proposed
+	// latest is the committed stamp that was furthest ahead of real time, less the
+	// time it was proposed at: no later one may be further ahead.
+	stamped  bool
+	leadMs   float64
+	lastRead time.Duration
+}
+
+type modelLease struct {
+	ttlMs, deadlineMs int64
+	renewals          uint64
+	session           uint64
+	// safeUntil is the world's time before which no holder can have lost the right:
+	// the send time of the last confirmed request plus ttl, by the fastest clock.
+	safeUntil time.Duration
+}
+
+func (m *leaseModel) init(w *World) {
+	*m = leaseModel{
+		world: w, leases: map[uint64]*modelLease{}, sessions: map[uint64]uint64{}, proposedAt: map[string]time.Duration{},
+	}
+}
+
+// rho bounds how wrong a monotonic clock of a world is.
+const rho = 0.005
+
+// proposed notes when a payload was handed to the log.
+func (w *World) proposed(n *Node, payload []byte) {
+	w.leases.proposedAt[string(payload)] = w.now
+	w.trace("propose n%d %d bytes %016x", n.id, len(payload), hashBytes(payload))
+}
+
+// entry takes a committed entry and its results.
+func (m *leaseModel) entry(n *Node, payload []byte, e *messages.Entry, results []*messages.Result) {
+	valid := m.nonce != 0 && e.Epoch == m.epoch && e.ReplicaId == m.replica && e.Nonce == m.nonce
+	at, known := m.proposedAt[string(payload)]
+	delete(m.proposedAt, string(payload))
+	for i, c := range e.Commands {
+		r := results[i]
+		if claim := c.GetClaimClock(); claim != nil {
+			if r.GetError() == nil {
+				if claim.ExpectedEpoch != m.epoch {
+					m.world.failf("clock", "a claim that expects epoch %d applied in epoch %d", claim.ExpectedEpoch, m.epoch)
+				}
+				m.epoch, m.replica, m.nonce = m.epoch+1, claim.ReplicaId, claim.Nonce
+				valid = false
+			}
+			continue
+		}
+		if c.GetBootstrap() != nil {
+			continue
+		}
+		if !valid {
+			if code := r.GetError().GetCode(); code != messages.Code_CODE_STALE_CLOCK {
+				m.world.failf("clock", "a command of a stale epoch was answered %v", code)
+			}
+			continue
+		}
+		if known {
+			m.stamp(at, c.StampMs)
+		}
+		m.clockMs = max(m.clockMs, c.StampMs)
+		m.command(c, r)
+	}
+}
+
+// stamp holds P6: stamps never run faster than real time.
+func (m *leaseModel) stamp(at time.Duration, stampMs int64) {
+	lead := float64(stampMs) - float64(at)/1e6*(1+rho)
+	if m.stamped && lead > m.leadMs+2 {
+		m.world.failf("P6", "stamp %d ms, proposed at %v, is %.0f ms further ahead than an earlier one", stampMs, at, lead-m.leadMs)
+	}
+	// The clock may fall behind for good, between leaders: the smallest lead counts.
+	if !m.stamped || lead < m.leadMs {
+		m.stamped, m.leadMs = true, lead
+	}
+}
+
+func (m *leaseModel) live(l *modelLease) bool { return l != nil && m.clockMs < l.deadlineMs }
+
+func (m *leaseModel) command(c *messages.Command, r *messages.Result) {
+	w := m.world
+	if r.GetReplayed() {
+		return
+	}
+	ok := r.GetError() == nil
+	switch op := c.Op.(type) {
+	case *messages.Command_GrantLease:
+		if ok {
+			g := r.GetGrantLease()
+			m.grant(g.LeaseId, op.GrantLease.TtlMs, 0)
+		}
+	case *messages.Command_OpenSession:
+		if ok {
+			s := r.GetOpenSession()
+			m.grant(s.LeaseId, op.OpenSession.TtlMs, s.SessionId)
+			m.sessions[s.SessionId] = s.LeaseId
+		}
+	case *messages.Command_CloseSession:
+		if ok {
+			m.end(m.sessions[op.CloseSession.SessionId])
+		}
+	case *messages.Command_RevokeLease:
+		if ok {
+			m.end(op.RevokeLease.LeaseId)
+		}
+	case *messages.Command_KeepAliveLease:
+		l := m.leases[op.KeepAliveLease.LeaseId]
+		switch {
+		case ok && !m.live(l):
+			w.failf("P5", "a keep-alive of lease %d succeeded at clock %d; its deadline is %s", op.KeepAliveLease.LeaseId, m.clockMs, deadline(l))
+		case ok:
+			if op.KeepAliveLease.NewTtlMs > 0 {
+				l.ttlMs = op.KeepAliveLease.NewTtlMs
+			}
+			l.deadlineMs = max(l.deadlineMs, m.clockMs+l.ttlMs)
+			l.renewals++
+		case m.live(l) && r.GetError().GetCode() == messages.Code_CODE_LEASE_NOT_FOUND:
+			w.failf("P5", "lease %d is refused at clock %d; its deadline is %s", op.KeepAliveLease.LeaseId, m.clockMs, deadline(l))
+		}
+	case *messages.Command_ExpireLeases:
+		if ok {
+			m.expire(op.ExpireLeases, r.GetExpireLeases())
+		}
+	case *messages.Command_Put:
+		if id := op.Put.LeaseId; ok && id != 0 && !m.live(m.leases[id]) {
+			w.failf("P5", "a key was attached to lease %d at clock %d; its deadline is %s", id, m.clockMs, deadline(m.leases[id]))
+		}
+	}
+}
+
+func deadline(l *modelLease) any {
+	if l == nil {
+		return "long gone"
+	}
+	return time.Duration(l.deadlineMs) * time.Millisecond
+}
+
+func (m *leaseModel) grant(id uint64, ttlMs int64, session uint64) {
+	if m.leases[id] != nil {
+		m.world.failf("P2", "lease id %d was given twice", id)
+	}
+	m.leases[id] = &modelLease{ttlMs: ttlMs, deadlineMs: m.clockMs + ttlMs, session: session}
+}
+
+func (m *leaseModel) end(id uint64) {
+	if l := m.leases[id]; l != nil {
+		delete(m.sessions, l.session)
+		delete(m.leases, id)
+	}
+}
+
+// expire repeats what applying must have done.
+func (m *leaseModel) expire(e *messages.ExpireLeases, r *messages.ExpireLeasesResult) {
+	ended, others := uint32(0), uint32(0)
+	for _, p := range e.Pairs {
+		l := m.leases[p.LeaseId]
+		switch {
+		case l == nil:
+			others++ // an anonymous one, perhaps
+		case !m.live(l) && l.renewals == p.Renewals:
+			ended++
+			m.expired(p.LeaseId, l)
+		}
+	}
+	if r.Expired < ended || r.Expired > ended+others {
+		m.world.failf("P5", "an expiry ended %d leases; by the rules %d, and at most %d anonymous ones", r.Expired, ended, others)
+	}
+}
+
+// expired holds P1: the holder has been warned before anybody else can have the right.
+func (m *leaseModel) expired(id uint64, l *modelLease) {
+	w := m.world
+	if w.now+2*time.Millisecond < l.safeUntil {
+		w.failf("P5", "lease %d expired at %v; a confirmed request keeps it until %v at least", id, w.now, l.safeUntil)
+	}
+	for _, c := range w.clients {
+		if c.paused || c.closed {
+			continue // P12: a paused process may break P1
+		}
+		for _, h := range c.holders {
+			if s := h.session(); s != nil && s.LeaseID() == id && s.Lease().Err() == nil {
+				w.failf("P1", "lease %d of holder %s of %s expired at %v and the holder has not been warned", id, h.name, c.name, w.now)
+			}
+		}
+	}
+	m.end(id)
+}
+
+// confirmed notes that a client was told that its request keeps a lease.
+func (m *leaseModel) confirmed(id uint64, ttlMs int64, sentAt time.Duration) {
+	if l := m.leases[id]; l != nil {
+		l.safeUntil = max(l.safeUntil, sentAt+time.Duration(float64(ttlMs)*1e6*(1-rho)))
+	}
+}
+
+// compare holds a state against the model.
+func (m *leaseModel) compare(n *Node, v *state.View) {
+	w := m.world
+	if v.ClockMs() != m.clockMs {
+		w.failf("P6", "n%d: the lease clock is at %d, by the stamps at %d", n.id, v.ClockMs(), m.clockMs)
+		return
+	}
+	explicit := 0
+	for id, l := range m.leases {
+		info, ok := v.Lease(id, 0)
+		switch {
+		case !ok:
+			w.failf("P5", "n%d: lease %d is gone at clock %d; its deadline is %s and nobody ended it", n.id, id, m.clockMs, deadline(l))
+			return
+		case info.RemainingTtlMs != max(0, l.deadlineMs-m.clockMs) || info.TtlMs != l.ttlMs || info.Renewals != l.renewals:
+			w.failf("P5", "n%d: lease %d has ttl %d, %d left, %d renewals; by the rules %d, %d, %d", n.id, id,
+				info.TtlMs, info.RemainingTtlMs, info.Renewals, l.ttlMs, max(0, l.deadlineMs-m.clockMs), l.renewals)
+			return
+		}
+	}
+	list, err := v.Query(&messages.Query{Query: &messages.Query_LeaseList{LeaseList: &messages.LeaseListRequest{Limit: messages.ListLimitMax}}}, state.Now{})
+	if err != nil {
+		w.failf("P5", "n%d: %v", n.id, err)
+		return
+	}
+	for _, l := range list.GetLeaseList().GetLeases() {
+		explicit++
+		if m.leases[l.Id] == nil {
+			w.failf("P5", "n%d: lease %d lives and should be gone", n.id, l.Id)
+		}
+	}
+}
+
+// overdue returns a lease that should have been expired by now, 0 if there is none.
+func (m *leaseModel) overdue(graceMs int64) uint64 {
+	worst := uint64(0)
+	for id, l := range m.leases {
+		if l.deadlineMs+graceMs < m.clockMs && (worst == 0 || id < worst) {
+			worst = id
+		}
+	}
+	return worst
+}

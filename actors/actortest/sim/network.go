@@ -1,0 +1,273 @@
+package sim
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// network joins clients and nodes. Bytes that were written wait until the world
+// delivers them, some or all of them, to the other end, in order.
+type network struct {
+	mu    sync.Mutex
+	conns []*conn // both ends of all that are open, in order of their making
+	dials []*dialing
+	made  int
+}
+
+// conn is one end of a connection: a net.Conn.
+type conn struct {
+	net    *network
+	number int
+	client string // both ends know who they join
+	node   uint64
+	atNode bool
+	peer   *conn
+
+	mu      sync.Mutex
+	arrived *sync.Cond
+	in      []byte // to be read
+	out     []byte // written, not delivered
+	marks   []int  // the sizes of the writes in out
+	closed  bool   // here
+	fin     bool   // the peer's close arrived
+	finSent bool   // this close arrived at the peer
+	cut     bool   // reset: nothing works any more
+	readBy  time.Time
+	wakeUp  *time.Timer
+}
+
+// dialing is a client that waits for a connection.
+type dialing struct {
+	client   string
+	node     uint64
+	endpoint string
+	done     chan dialed // has room for one
+	over     bool
+}
+
+type dialed struct {
+	conn net.Conn
+	err  error
+}
+
+var (
+	errReset   = errors.New("sim: connection reset")
+	errRefused = errors.New("sim: connection refused")
+)
+
+// dial queues a wish; the world decides what becomes of it.
+func (n *network) dial(client string, node uint64, endpoint string) *dialing {
+	d := &dialing{client: client, node: node, endpoint: endpoint, done: make(chan dialed, 1)}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dials = append(n.dials, d)
+	return d
+}
+
+func (n *network) forget(d *dialing) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	d.over = true
+}
+
+// connect makes the two ends of a connection.
+func (n *network) connect(client string, node uint64) (clientEnd, nodeEnd *conn) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.made++
+	a := &conn{net: n, number: 2 * n.made, client: client, node: node}
+	b := &conn{net: n, number: 2*n.made + 1, client: client, node: node, atNode: true}
+	a.peer, b.peer = b, a
+	a.arrived, b.arrived = sync.NewCond(&a.mu), sync.NewCond(&b.mu)
+	n.conns = append(n.conns, a, b)
+	return a, b
+}
+
+// sendable says whether something of c waits to be delivered to its peer: bytes, or
+// the news that c was closed.
+func (c *conn) sendable() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.cut && (len(c.out) > 0 || c.closed && !c.finSent)
+}
+
+// deliver moves one write of c to the peer, or a part of it that part chooses from its
+// size; the close of c comes after all of them. It returns what was moved.
+func (c *conn) deliver(part func(size int) int) []byte {
+	c.mu.Lock()
+	fin := c.closed && len(c.out) == 0
+	n := 0
+	if len(c.marks) > 0 {
+		n = part(c.marks[0])
+		if c.marks[0] -= n; c.marks[0] == 0 {
+			c.marks = c.marks[1:]
+		}
+	}
+	moved := c.out[:n:n]
+	c.out = c.out[n:]
+	c.finSent = c.finSent || fin
+	c.mu.Unlock()
+	p := c.peer
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.in = append(p.in, moved...)
+	}
+	p.fin = p.fin || fin
+	p.arrived.Broadcast()
+	return moved
+}
+
+// reset breaks the connection for both ends at once.
+func (c *conn) reset() {
+	for _, e := range []*conn{c, c.peer} {
+		e.mu.Lock()
+		e.cut = true
+		e.in, e.out, e.marks = nil, nil, nil
+		e.arrived.Broadcast()
+		e.mu.Unlock()
+	}
+}
+
+// over says whether both ends are done with.
+func (c *conn) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cut || c.closed && c.fin && c.finSent
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		switch {
+		case c.closed:
+			return 0, net.ErrClosed
+		case len(c.in) > 0:
+			n := copy(b, c.in)
+			c.in = c.in[n:]
+			return n, nil
+		case c.cut:
+			return 0, errReset
+		case c.fin:
+			return 0, io.EOF
+		case !c.readBy.IsZero() && !time.Now().Before(c.readBy):
+			return 0, os.ErrDeadlineExceeded
+		}
+		c.arrived.Wait()
+	}
+}
+
+// Write implements net.Conn. It never blocks: what is written waits in the network.
+func (c *conn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return 0, net.ErrClosed
+	case c.cut:
+		return 0, errReset
+	}
+	if len(b) > 0 {
+		c.out = append(c.out, b...)
+		c.marks = append(c.marks, len(b))
+	}
+	return len(b), nil
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.wakeUp != nil {
+		c.wakeUp.Stop()
+	}
+	c.arrived.Broadcast()
+	return nil
+}
+
+// SetDeadline implements net.Conn; writes need none.
+func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+
+// SetWriteDeadline implements net.Conn.
+func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.Conn.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readBy = t
+	if c.wakeUp != nil {
+		c.wakeUp.Stop()
+		c.wakeUp = nil
+	}
+	if !t.IsZero() {
+		c.wakeUp = time.AfterFunc(time.Until(t), func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.arrived.Broadcast()
+		})
+	}
+	c.arrived.Broadcast()
+	return nil
+}
+
+type address string
+
+func (address) Network() string  { return "sim" }
+func (a address) String() string { return string(a) }
+
+// LocalAddr implements net.Conn.
+func (c *conn) LocalAddr() net.Addr {
+	if c.atNode {
+		return address(endpoint(c.node))
+	}
+	return address(c.client)
+}
+
+// RemoteAddr implements net.Conn.
+func (c *conn) RemoteAddr() net.Addr { return c.peer.LocalAddr() }
+
+// resetNode breaks all connections of a node.
+func (n *network) resetNode(id uint64) {
+	n.each(func(c *conn) {
+		if c.node == id && c.atNode {
+			c.reset()
+		}
+	})
+}
+
+// flush delivers what a node that is being closed still says; nothing of it is lost.
+func (n *network) flush(id uint64) (moved bool) {
+	n.each(func(c *conn) {
+		if c.node == id && c.sendable() {
+			c.deliver(func(size int) int { return size })
+			moved = true
+		}
+	})
+	return moved
+}
+
+// each visits the open connections in order and forgets those that are over.
+func (n *network) each(f func(*conn)) {
+	n.mu.Lock()
+	kept := n.conns[:0]
+	for _, c := range n.conns {
+		if !c.over() {
+			kept = append(kept, c)
+		}
+	}
+	clear(n.conns[len(kept):])
+	n.conns = kept
+	list := append([]*conn(nil), kept...)
+	n.mu.Unlock()
+	for _, c := range list {
+		f(c)
+	}
+}

@@ -1,0 +1,220 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/concord-kv/concord/actors/node"
+	"github.com/concord-kv/concord/consensus"
+	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state"
+	"github.com/concord-kv/concord/state/store"
+)
+
+// Node is one member: the production node over a simulated log, clock and network.
+// What survives a crash is the log's disk, inside memlog.
+type Node struct {
+	world *World
+	id    uint64
+	clock nodeClock
+	boots int
+
+	up, paused bool
+
+	// Of this boot.
+	board  *board
+	node   *node.Node
+	log    *nodeLog
+	apply  *mailbox
+	system *actor.ActorSystem
+	probe  probe
+	random uint64
+
+	view   *state.View   // after the last batch
+	events []store.Event // of the last batch
+}
+
+func endpoint(id uint64) string { return "n" + strconv.FormatUint(id, 10) }
+
+func nodeOf(endpoint string) uint64 {
+	id, _ := strconv.ParseUint(strings.TrimPrefix(endpoint, "n"), 10, 64)
+	return id
+}
+
+// probe is a process in a node's actor system that the world asks in the name of.
+type probe struct{ view *state.View }
+
+// SendUserMessage implements actor.Process.
+func (p *probe) SendUserMessage(_ *actor.PID, message any) {
+	if m, ok := actor.UnwrapEnvelopeMessage(message).(*state.GotView); ok {
+		p.view = m.View
+	}
+}
+
+// SendSystemMessage implements actor.Process.
+func (p *probe) SendSystemMessage(*actor.PID, any) {}
+
+// Stop implements actor.Process.
+func (p *probe) Stop(*actor.PID) {}
+
+// start boots the node.
+func (n *Node) start() {
+	if n.up {
+		return
+	}
+	w := n.world
+	n.boots++
+	n.up, n.paused, n.view, n.events = true, false, nil, nil
+	n.clock.tickers = nil
+	b := &board{}
+	id := n.id
+	b.handled = func(who string, m any) {
+		if b == n.board {
+			w.traceMessage(id, who, actor.UnwrapEnvelopeMessage(m))
+		}
+	}
+	b.posted = func(who string, m any) {
+		if c, ok := actor.UnwrapEnvelopeMessage(m).(*state.Committed); ok && b == n.board {
+			n.events = append(n.events, c.Effects.Events...)
+		}
+	}
+	n.board, n.log, n.probe = b, newNodeLog(n), probe{}
+	endpoints := map[uint64]string{}
+	for _, o := range w.nodes {
+		endpoints[o.id] = endpoint(o.id)
+	}
+	started, err := node.Start(node.Config{
+		ReplicaID: n.id, Clock: &n.clock, Endpoints: endpoints, Bootstrap: w.opts.Config,
+		ClockInterval: w.opts.Tick, StartTimeout: -1, CloseTimeout: 50 * time.Millisecond,
+		Fail:  func(reason any, stack []byte) { w.failf("fail-stop", "n%d: %v\n%s", id, reason, stack) },
+		Seams: &node.Seams{OpenLog: n.openLog, Props: n.props, Random: n.nextRandom},
+	})
+	if err != nil {
+		panic(fmt.Sprintf("sim: n%d does not start: %v", n.id, err))
+	}
+	n.node = started
+}
+
+func (n *Node) openLog(a consensus.Applier, l consensus.Listener) (consensus.Log, error) {
+	n.log.Log = n.world.log.Start(n.id, nodeApplier{a, n}, l)
+	return n.log, nil
+}
+
+func (n *Node) props(system *actor.ActorSystem, name string) []actor.PropsOption {
+	if n.system != system {
+		n.system = system
+		system.ProcessRegistry.Add(&n.probe, "probe")
+	}
+	if name != "apply" {
+		return n.board.props(name)
+	}
+	return []actor.PropsOption{actor.WithMailbox(func() actor.Mailbox {
+		n.apply = n.board.add(name)
+		return n.apply
+	})}
+}
+
+// nextRandom never returns the same twice in a world.
+func (n *Node) nextRandom() uint64 {
+	n.random++
+	return mix(n.world.opts.Seed, n.id<<32|uint64(n.boots)<<16|n.random)
+}
+
+// inline lets the apply actor handle what f sends it before f's send returns.
+func (n *Node) inline(f func()) {
+	n.apply.inline = true
+	f()
+	n.apply.inline = false
+}
+
+// look returns the state as the apply actor shows it.
+func (n *Node) look() *state.View {
+	n.probe.view = nil
+	n.inline(func() {
+		n.system.Root.RequestWithCustomSender(n.system.NewLocalPID("apply"), &state.GetView{}, n.system.NewLocalPID("probe"))
+	})
+	return n.probe.view
+}
+
+// runs says whether the node may do something now.
+func (n *Node) runs() bool { return n.up && !n.paused }
+
+// afterStep opens the node for clients once its log is ready.
+func (n *Node) afterStep() {
+	if r := n.world.log.Replica(n.id); n.up && r != nil && r.WaitReady(context.Background()) == nil {
+		n.log.readyOnce.Do(func() { close(n.log.ready) })
+	}
+}
+
+// crash is a loss of power. The actors of the dead node are stopped out of sight: that
+// too must work, whatever they were doing.
+func (n *Node) crash() {
+	if !n.up {
+		return
+	}
+	w := n.world
+	w.log.Crash(n.id)
+	n.up, n.paused = false, false
+	w.network.resetNode(n.id)
+	b, l, dead := n.board, n.log, n.node
+	n.board = nil
+	l.detach()
+	n.bury(b, l, dead)
+}
+
+// stop closes the node in order: clients are told.
+func (n *Node) stop() {
+	if !n.up {
+		return
+	}
+	b, l, dead := n.board, n.log, n.node
+	n.bury(b, l, dead)
+	n.up, n.paused, n.board = false, false, nil
+	n.world.network.resetNode(n.id)
+	synctest.Wait()
+}
+
+// bury stops a node's actors and waits for them.
+func (n *Node) bury(b *board, l *nodeLog, dead *node.Node) {
+	done := make(chan struct{})
+	go func() {
+		_ = dead.Close()
+		close(done)
+	}()
+	for range buryMax {
+		synctest.Wait()
+		select {
+		case <-done:
+			b.mu.Lock()
+			b.dead = true
+			b.mu.Unlock()
+			return
+		default:
+		}
+		l.serveClose()
+		moved := false
+		for m := b.at(0); m != nil; m = b.at(0) {
+			if !m.handle() {
+				break
+			}
+			moved = true
+		}
+		if n.world.network.flush(n.id) {
+			moved = true
+		}
+		if !moved {
+			time.Sleep(10 * time.Millisecond) // the bubble's time: the node's own patience
+		}
+	}
+	n.world.failf("I8", "n%d does not stop", n.id)
+}
+
+const buryMax = 100_000
+
+var _ = messages.ProtocolVersion

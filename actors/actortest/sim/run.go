@@ -1,0 +1,33 @@
+package sim
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Result is what became of a run.
+type Result struct {
+	Failure    *Failure // nil: every promise was kept
+	Steps      int
+	Time       time.Duration
+	Revisions  uint64
+	Transcript []string
+}
+
+// Run runs a script in a world of its own, in a bubble. It does not fail t.
+func Run(t *testing.T, opts Options, script []string) (r Result) {
+	synctest.Test(t, func(*testing.T) {
+		w := New(opts)
+		for _, line := range script {
+			if w.Failure() != nil {
+				break
+			}
+			w.Do(line)
+		}
+		r = Result{Steps: w.steps, Time: w.now, Revisions: w.truth.revision()}
+		w.Close()
+		r.Failure, r.Transcript = w.Failure(), w.history.lines
+	})
+	return r
+}

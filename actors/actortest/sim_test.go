@@ -1,0 +1,110 @@
+package actortest
+
+import (
+	"flag"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/concord-kv/concord/actors/actortest/sim"
+)
+
+var (
+	simSeeds  = flag.Int("sim.seeds", 0, "how many seeds TestSim runs; 0: as many as fit into -sim.time")
+	simFrom   = flag.Uint64("sim.from", 0, "the first seed; 0: today's, so that each run is a fresh one")
+	simSeed   = flag.Uint64("sim.seed", 0, "run this seed alone")
+	simTime   = flag.Duration("sim.time", 0, "how long TestSim runs if -sim.seeds is 0; default 20 s with -short, else 60 s")
+	simShrink = flag.Duration("sim.shrink", 30*time.Second, "how long a failing script is shrunk")
+	simStop   = flag.Bool("sim.stop", true, "stop at the first failure")
+)
+
+// TestSim runs generated scripts. A failure prints the seed, the commit and the shrunk
+// script; -sim.seed replays it.
+func TestSim(t *testing.T) {
+	if *simSeed != 0 {
+		run(t, *simSeed)
+		return
+	}
+	first := *simFrom
+	if first == 0 {
+		first = uint64(time.Now().Unix()/86_400) << 20 // a new one each day, the same all day
+	}
+	length := *simTime
+	if length == 0 && *simSeeds == 0 {
+		length = time.Minute
+		if testing.Short() {
+			length = 20 * time.Second
+		}
+	}
+	var mu sync.Mutex
+	var count, steps int
+	var virtual time.Duration
+	start, next := time.Now(), first
+	take := func() (uint64, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if *simStop && t.Failed() || *simSeeds > 0 && next-first >= uint64(*simSeeds) || *simSeeds == 0 && time.Since(start) > length {
+			return 0, false
+		}
+		next++
+		return next - 1, true
+	}
+	t.Run("seeds", func(t *testing.T) {
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint("worker", i), func(t *testing.T) {
+				t.Parallel()
+				for seed, ok := take(); ok; seed, ok = take() {
+					r := run(t, seed)
+					mu.Lock()
+					count, steps, virtual = count+1, steps+r.Steps, virtual+r.Time
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	took := time.Since(start)
+	t.Logf("seeds %d to %d: %.0f seeds a minute, %.0f steps a second, %.0f times real time",
+		first, next-1, float64(count)/took.Minutes(), float64(steps)/took.Seconds(), virtual.Seconds()/took.Seconds())
+}
+
+// run runs one seed and says all about its failure.
+func run(t *testing.T, seed uint64) sim.Result {
+	t.Helper()
+	opts, script := sim.Generate(seed)
+	r := sim.Run(t, opts, script)
+	if r.Failure == nil {
+		return r
+	}
+	short := script
+	if *simShrink > 0 {
+		short = sim.Shrink(script, func(s []string) string {
+			if f := sim.Run(t, opts, s).Failure; f != nil {
+				return f.Invariant
+			}
+			return ""
+		}, *simShrink)
+	}
+	t.Errorf("seed %d, commit %s: %v\nshrunk to %d of %d lines:\n%s\nreplay: go test ./actors/actortest -run TestSim -sim.seed=%d",
+		seed, commit(), r.Failure, len(short), len(script), strings.Join(short, "\n"), seed)
+	return r
+}
+
+// commit is what was built, as far as anybody knows.
+func commit() string {
+	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
+		return strings.TrimSpace(string(out))
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
+}
