@@ -336,10 +336,28 @@ func TestOwnStaleClaimIsNotOwnership(t *testing.T) {
 	if len(r.owned) != 0 || r.core.clock.owned {
 		t.Fatal("it took the clock that another node owns")
 	}
-	r.nowMs += 50
-	r.core.tick()
 	if k := r.take().msg.GetCommands()[0].GetClaimClock(); k.GetExpectedEpoch() != 6 {
 		t.Errorf("it claims from epoch %d", k.GetExpectedEpoch())
+	}
+}
+
+// TestClaimDuringReplay: a leader that has just started knows an old epoch. It does not
+// wait for a tick once its claim has been refused.
+func TestClaimDuringReplay(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.core.clockOwner(&messages.ClockOwner{})
+	r.core.leaderSeen(1, 7)
+	e := r.take()
+	for epoch := uint64(1); epoch < 4; epoch++ {
+		r.core.clockOwner(&messages.ClockOwner{Epoch: epoch, ReplicaId: 1, Nonce: epoch})
+	}
+	r.core.entryDone(e.entry, []*messages.Result{{Error: messages.NewError(messages.Code_CODE_CLAIM_REFUSED, "").Detail}}, nil)
+	if k := r.sent[0].msg.GetCommands()[0].GetClaimClock(); k.GetExpectedEpoch() != 3 {
+		t.Fatalf("it claims from epoch %d", k.GetExpectedEpoch())
+	}
+	r.answerClaim(4, 10)
+	if !r.core.clock.owned {
+		t.Fatal("not the owner")
 	}
 }
 

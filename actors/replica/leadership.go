@@ -52,13 +52,13 @@ func (c *core) tryClaim() {
 	if c.stopped || !c.leads || c.clock.owned || !c.clock.known || k.entry != 0 || now < k.nextMs {
 		return
 	}
-	k.nonce = c.nonce()
+	k.nonce, k.expected = c.nonce(), c.clock.epoch
 	k.nextMs = now + c.limits.ClaimRetryMs
 	c.lastEntry++
 	k.entry = c.lastEntry
 	c.packer.begin(0, 0, 0)
 	c.packer.add(encodeClaim(&messages.ClaimClock{
-		ExpectedEpoch: c.clock.epoch, ReplicaId: c.clock.replicaID, Nonce: k.nonce,
+		ExpectedEpoch: k.expected, ReplicaId: c.clock.replicaID, Nonce: k.nonce,
 	}), 0)
 	c.out.propose(k.entry, c.packer.bytes())
 }
@@ -76,7 +76,13 @@ func (c *core) claimDone(results []*messages.Result, err error) {
 			return
 		}
 	}
-	// Refused, failed or overtaken. Apply may know a newer owner than we do; the
-	// next attempt waits for a tick.
+	if c.clock.known && c.clock.epoch > c.clock.claim.expected {
+		// Apply was still replaying when the claim was made. It has told of the
+		// epochs up to the claim's place in the log meanwhile: this one will hold.
+		c.clock.claim.nextMs = 0
+		c.tryClaim()
+		return
+	}
+	// The next attempt waits for a tick.
 	c.out.askClockOwner()
 }

@@ -27,9 +27,10 @@ type leaseClock struct {
 
 // claim is one attempt to become the owner.
 type claim struct {
-	entry  uint64 // its entry in flight; 0 for none
-	nonce  uint64
-	nextMs int64 // no attempt before this
+	entry    uint64 // its entry in flight; 0 for none
+	expected uint64 // the epoch it names
+	nonce    uint64
+	nextMs   int64 // no attempt before this
 }
 
 // stamp returns the lease clock at nowMs. Only the owner has one.
