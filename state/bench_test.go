@@ -1,0 +1,452 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state/store"
+)
+
+// CONCORD_BENCH_KEYS sets the number of keys; the default is a million of 32 bytes
+// with values of 256.
+func benchKeys() int {
+	if n, err := strconv.Atoi(os.Getenv("CONCORD_BENCH_KEYS")); err == nil {
+		return n
+	}
+	return 1_000_000
+}
+
+const (
+	benchValueBytes = 256
+	benchBatch      = 64 // commands in an entry
+)
+
+func benchKey(i int) []byte {
+	return fmt.Appendf(nil, "tenant/registry/%016x", uint64(i)*0x9E3779B97F4A7C15)
+}
+
+// bench is a machine to measure.
+type bench struct {
+	*Machine
+	index uint64
+}
+
+func newBench(b testing.TB) *bench {
+	b.Helper()
+	m := &bench{Machine: New()}
+	config := messages.DefaultClusterConfig()
+	config.LeasesMax, config.QuotaBytes, config.RetentionRevisions = 10_000_000, 1<<40, 1<<40
+	m.apply(&messages.Command{Op: &messages.Command_Bootstrap{Bootstrap: &messages.Bootstrap{
+		ClusterId: []byte("c"), Incarnation: 1, ApplyVersion: 1, Config: config,
+	}}})
+	m.apply(&messages.Command{Op: &messages.Command_ClaimClock{ClaimClock: &messages.ClaimClock{ReplicaId: 1, Nonce: 1}}})
+	return m
+}
+
+func (m *bench) apply(commands ...*messages.Command) []*messages.Result {
+	m.index++
+	r := m.Apply(m.index, &messages.Entry{Epoch: 1, ReplicaId: 1, Nonce: 1, Commands: commands})
+	m.TakeEffects()
+	return r
+}
+
+func putCommand(key, value []byte) *messages.Command {
+	return &messages.Command{Op: &messages.Command_Put{Put: &messages.Put{Key: key, Value: value}}}
+}
+
+// fill puts n keys once.
+func (m *bench) fill(b testing.TB, n int) {
+	b.Helper()
+	value := make([]byte, benchValueBytes)
+	batch := make([]*messages.Command, 0, benchBatch)
+	for i := range n {
+		if batch = append(batch, putCommand(benchKey(i), value)); len(batch) == benchBatch || i == n-1 {
+			m.apply(batch...)
+			batch = batch[:0]
+		}
+	}
+}
+
+// batches prepares entries of commands on random keys, so that making them is not
+// measured.
+func batches(n, keys int, command func(i int) *messages.Command) [][]*messages.Command {
+	r := rand.New(rand.NewPCG(1, 2))
+	out := make([][]*messages.Command, n)
+	for i := range out {
+		for range benchBatch {
+			out[i] = append(out[i], command(r.IntN(keys)))
+		}
+	}
+	return out
+}
+
+func perCommand(b *testing.B) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*benchBatch), "ns/command")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkPut overwrites random keys, beside a bare tree that only stores the same
+// records.
+func BenchmarkPut(b *testing.B) {
+	n := benchKeys()
+	value := make([]byte, benchValueBytes)
+	b.Run("bare", func(b *testing.B) {
+		tree, keys := bareTree(n), randomKeys(n, 1<<16)
+		b.ReportAllocs()
+		b.ResetTimer()
+		for i := range b.N * benchBatch {
+			tree.Set(store.Make(store.Fields{KeyBytes: keys[i%len(keys)], ValueBytes: value, Mod: uint64(i + 2), Version: 2, Create: 1}))
+		}
+		perCommand(b)
+	})
+	for _, c := range []struct {
+		name   string
+		wanted int // a view every so many batches, 0 for none
+	}{{"machine", 0}, {"machine, view a batch", 1}} {
+		b.Run(c.name, func(b *testing.B) {
+			m := newBench(b)
+			m.fill(b, n)
+			work := batches(1<<10, n, func(i int) *messages.Command { return putCommand(benchKey(i), value) })
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				m.apply(work[i%len(work)]...)
+				if c.wanted > 0 {
+					m.View()
+				}
+			}
+			perCommand(b)
+		})
+	}
+}
+
+func bareTree(n int) *btree.BTreeG[store.Rec] {
+	tree := btree.NewBTreeGOptions(func(a, b store.Rec) bool { return a.Key() < b.Key() }, btree.Options{NoLocks: true})
+	value := make([]byte, benchValueBytes)
+	for i := range n {
+		tree.Set(store.Make(store.Fields{KeyBytes: benchKey(i), ValueBytes: value, Mod: 1, Version: 1}))
+	}
+	return tree
+}
+
+func randomKeys(n, count int) [][]byte {
+	r := rand.New(rand.NewPCG(1, 2))
+	keys := make([][]byte, count)
+	for i := range keys {
+		keys[i] = benchKey(r.IntN(n))
+	}
+	return keys
+}
+
+// BenchmarkRead reads random keys: through a query, as the view's store does, and
+// from a bare tree.
+func BenchmarkRead(b *testing.B) {
+	n := benchKeys()
+	keys := randomKeys(n, 1<<16)
+	b.Run("get/bare", func(b *testing.B) {
+		tree := bareTree(n)
+		pivots := make([]store.Rec, len(keys))
+		for i, k := range keys {
+			pivots[i] = store.Make(store.Fields{KeyBytes: k, Version: 1, Mod: 1})
+		}
+		b.ResetTimer()
+		for i := range b.N {
+			tree.Get(pivots[i%len(pivots)])
+		}
+	})
+	m := newBench(b)
+	m.fill(b, n)
+	v := m.View()
+	strings := make([]string, len(keys))
+	for i, k := range keys {
+		strings[i] = string(k)
+	}
+	b.Run("get/view", func(b *testing.B) {
+		for i := range b.N {
+			v.kv.Get(strings[i%len(strings)], v.Revision())
+		}
+	})
+	b.Run("get/query", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := range b.N {
+			q := &messages.Query{Query: &messages.Query_Get{Get: &messages.GetRequest{Key: keys[i%len(keys)]}}}
+			if _, err := v.Query(q, Now{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("list1000", func(b *testing.B) {
+		for i := range b.N {
+			q := &messages.Query{Query: &messages.Query_List{List: &messages.ListRequest{
+				Selector: &messages.Selector{By: &messages.Selector_Range{Range: &messages.KeyRange{Start: keys[i%len(keys)]}}},
+			}}}
+			if _, err := v.Query(q, Now{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkTxn is one compare and one put.
+func BenchmarkTxn(b *testing.B) {
+	n := benchKeys()
+	m := newBench(b)
+	m.fill(b, n)
+	value := make([]byte, benchValueBytes)
+	work := batches(1<<10, n, func(i int) *messages.Command {
+		return &messages.Command{Op: &messages.Command_Txn{Txn: &messages.Txn{
+			Compares: []*messages.Compare{{
+				Key: benchKey(i), Operator: messages.CompareOperator_COMPARE_OPERATOR_GREATER,
+				Target: &messages.Compare_ModRevision{ModRevision: 0},
+			}},
+			Success: []*messages.TxnOp{{Op: &messages.TxnOp_Put{Put: &messages.Put{Key: benchKey(i), Value: value}}}},
+		}}}
+	})
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		m.apply(work[i%len(work)]...)
+	}
+	perCommand(b)
+}
+
+// BenchmarkSessionPut is what the SDK's writes are: numbered, and acknowledged with
+// the next.
+func BenchmarkSessionPut(b *testing.B) {
+	n := benchKeys()
+	m := newBench(b)
+	m.fill(b, n)
+	const sessions = 1000
+	for range sessions {
+		m.apply(&messages.Command{Op: &messages.Command_OpenSession{OpenSession: &messages.OpenSession{TtlMs: 3_600_000}}})
+	}
+	value := make([]byte, benchValueBytes)
+	work := batches(1<<10, n, func(i int) *messages.Command { return putCommand(benchKey(i), value) })
+	next := make([]uint64, sessions)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		batch := work[i%len(work)]
+		for j, c := range batch {
+			s := (i*benchBatch + j) % sessions
+			next[s]++
+			c.SessionId, c.Sequence, c.Acknowledged = uint64(s+1), next[s], next[s]-1
+		}
+		if r := m.apply(batch...); r[0].Error != nil {
+			b.Fatal(r[0])
+		}
+	}
+	perCommand(b)
+}
+
+// BenchmarkLeases has a million leases.
+func BenchmarkLeases(b *testing.B) {
+	n := benchKeys()
+	m := newBench(b)
+	r := rand.New(rand.NewPCG(1, 2))
+	for range n {
+		m.apply(&messages.Command{Op: &messages.Command_GrantLease{GrantLease: &messages.GrantLease{TtlMs: 10_000 + int64(r.IntN(50_000))}}})
+	}
+	stamp := int64(0)
+	for _, view := range []bool{false, true} {
+		b.Run(fmt.Sprintf("keep_alive, view a batch %v", view), func(b *testing.B) {
+			work := batches(1<<10, n, func(i int) *messages.Command {
+				return &messages.Command{Op: &messages.Command_KeepAliveLease{KeepAliveLease: &messages.KeepAliveLease{LeaseId: uint64(i + 1)}}}
+			})
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				if i%64 == 0 {
+					stamp++
+				}
+				for _, c := range work[i%len(work)] {
+					c.StampMs = stamp
+				}
+				m.apply(work[i%len(work)]...)
+				if view {
+					m.View()
+				}
+			}
+			perCommand(b)
+		})
+	}
+	b.Run("tick, nothing due", func(b *testing.B) {
+		tick := &messages.Command{StampMs: stamp, Op: &messages.Command_Tick{Tick: &messages.Tick{}}}
+		b.ResetTimer()
+		for range b.N {
+			m.apply(tick)
+		}
+	})
+	b.Run("due, nothing due", func(b *testing.B) {
+		for range b.N {
+			m.Due(stamp, 50)
+		}
+	})
+	b.Run("view", func(b *testing.B) {
+		for range b.N {
+			m.Machine.view = nil
+			m.View()
+		}
+	})
+}
+
+// BenchmarkExpire applies the end of 100,000 leases of one key each, which are due
+// at once, in commands of 50.
+func BenchmarkExpire(b *testing.B) {
+	const leases = 100_000
+	for range b.N {
+		b.StopTimer()
+		m := newBench(b)
+		for i := range leases {
+			c := putCommand(benchKey(i), nil)
+			c.GetPut().TtlMs = 1000
+			m.apply(c)
+		}
+		b.StartTimer()
+		for {
+			pairs, _ := m.Due(1000, 50)
+			if len(pairs) == 0 {
+				break
+			}
+			m.apply(&messages.Command{StampMs: 1000, Op: &messages.Command_ExpireLeases{ExpireLeases: &messages.ExpireLeases{Pairs: pairs}}})
+		}
+		if m.Stats().Keys != 0 {
+			b.Fatal("keys are left")
+		}
+	}
+}
+
+// BenchmarkIndexLookup finds one of a million keys by a field of its value.
+func BenchmarkIndexLookup(b *testing.B) {
+	n := benchKeys()
+	m := newBench(b)
+	m.apply(&messages.Command{Op: &messages.Command_CreateIndex{CreateIndex: &messages.CreateIndex{Definition: &messages.IndexDefinition{
+		Name: "i", Extractor: &messages.Extractor{By: &messages.Extractor_Field{Field: "n"}},
+	}}}})
+	m.apply(&messages.Command{Op: &messages.Command_StepIndex{StepIndex: &messages.StepIndex{Name: "i"}}})
+	for i := range n {
+		c := putCommand(benchKey(i), fmt.Appendf(nil, `{"n":%d}`, i))
+		c.GetPut().ContentType = "application/json"
+		m.apply(c)
+	}
+	v := m.View()
+	r := rand.New(rand.NewPCG(1, 2))
+	b.ResetTimer()
+	for range b.N {
+		q := &messages.Query{Query: &messages.Query_IndexLookup{IndexLookup: &messages.IndexLookupRequest{
+			Name: "i", EqualJson: strconv.AppendInt(nil, int64(r.IntN(n)), 10),
+		}}}
+		if reply, err := v.Query(q, Now{}); err != nil || len(reply.GetIndexLookup().Records) != 1 {
+			b.Fatal(err, reply)
+		}
+	}
+}
+
+// BenchmarkSnapshot saves and loads.
+func BenchmarkSnapshot(b *testing.B) {
+	n := benchKeys()
+	m := newBench(b)
+	m.fill(b, n)
+	m.apply(&messages.Command{Op: &messages.Command_Compact{Compact: &messages.Compact{Revision: m.Revision()}}})
+	var file bytes.Buffer
+	b.Run("save", func(b *testing.B) {
+		for range b.N {
+			file.Reset()
+			if err := m.View().Save(&file); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(file.Len())/float64(n), "bytes/key")
+	})
+	b.Run("load", func(b *testing.B) {
+		for range b.N {
+			if _, err := Load(bytes.NewReader(file.Bytes())); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestMemoryPerKey reports what a live key and an entry of history cost beyond their
+// bytes. Run with CONCORD_BENCH_KEYS.
+func TestMemoryPerKey(t *testing.T) {
+	if os.Getenv("CONCORD_BENCH_KEYS") == "" {
+		t.Skip("set CONCORD_BENCH_KEYS")
+	}
+	n := benchKeys()
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var s runtime.MemStats
+		runtime.ReadMemStats(&s)
+		return s.HeapAlloc
+	}
+	m := newBench(t)
+	before := heap()
+	m.fill(t, n)
+	m.apply(&messages.Command{Op: &messages.Command_Compact{Compact: &messages.Compact{Revision: m.Revision()}}})
+	for m.Sweep(100_000) {
+	}
+	live := heap()
+	t.Logf("live key: %.0f B beyond key and value", float64(live-before)/float64(n)-32-benchValueBytes)
+	m.fill(t, n)
+	history := heap()
+	t.Logf("history entry: %.0f B beyond key and value", float64(history-live)/float64(n)-32-benchValueBytes)
+	runtime.KeepAlive(m)
+}
+
+// TestPutLatencyWhileSaving reports the latency of batches of puts with and without a
+// snapshot being saved beside them. Run with CONCORD_BENCH_KEYS.
+func TestPutLatencyWhileSaving(t *testing.T) {
+	if os.Getenv("CONCORD_BENCH_KEYS") == "" {
+		t.Skip("set CONCORD_BENCH_KEYS")
+	}
+	n := benchKeys()
+	m := newBench(t)
+	m.fill(t, n)
+	value := make([]byte, benchValueBytes)
+	work := batches(1<<10, n, func(i int) *messages.Command { return putCommand(benchKey(i), value) })
+	measure := func(until <-chan struct{}) (p50, p99 time.Duration, count int) {
+		var took []time.Duration
+		for i := 0; ; i++ {
+			select {
+			case <-until:
+				slices.Sort(took)
+				return took[len(took)/2], took[len(took)*99/100], len(took)
+			default:
+			}
+			start := time.Now()
+			m.apply(work[i%len(work)]...)
+			took = append(took, time.Since(start))
+		}
+	}
+	alone := make(chan struct{})
+	time.AfterFunc(2*time.Second, func() { close(alone) })
+	p50, p99, count := measure(alone)
+	t.Logf("alone: %d batches of %d, p50 %v, p99 %v", count, benchBatch, p50, p99)
+	v := m.View()
+	saved := make(chan struct{})
+	start := time.Now()
+	go func() {
+		if err := v.Save(new(discard)); err != nil {
+			t.Error(err)
+		}
+		close(saved)
+	}()
+	p50, p99, count = measure(saved)
+	t.Logf("saving for %v: %d batches, p50 %v, p99 %v", time.Since(start), count, p50, p99)
+}
+
+type discard struct{ n int }
+
+func (d *discard) Write(b []byte) (int, error) { d.n += len(b); return len(b), nil }
