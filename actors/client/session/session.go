@@ -14,6 +14,9 @@ import (
 // ErrDeadline is the cause of a loss when no keep-alive was confirmed in time.
 var ErrDeadline = errors.New("no keep-alive was confirmed in time")
 
+// ErrStalled is the cause of a loss when the work did not report progress in time.
+var ErrStalled = errors.New("the work reported no progress in time")
+
 // Defaults of Options.
 const (
 	TTLDefault       = 15 * time.Second
@@ -37,6 +40,10 @@ type Options struct {
 	StopMargin time.Duration
 	// Metadata of the lease, shown to operators.
 	Metadata map[string][]byte
+	// ProgressWithin, when set, ties the session to the work and not only to the
+	// process: the session is lost when Progress was not called for so long. Without it
+	// a process whose work hangs keeps its lease for as long as it runs.
+	ProgressWithin time.Duration
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -59,6 +66,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, messages.InvalidField("Drift", "%v is not in [0, 0.5)", o.Drift)
 	case o.Lateness < 0 || o.StopMargin < 0:
 		return o, messages.InvalidField("StopMargin", "margins must not be negative")
+	case o.ProgressWithin < 0:
+		return o, messages.InvalidField("ProgressWithin", "%v is negative", o.ProgressWithin)
 	case o.span(o.TTL) <= 0:
 		return o, messages.InvalidField("StopMargin", "the margins leave nothing of a ttl of %v", o.TTL)
 	}
@@ -87,6 +96,7 @@ type Renewer interface {
 // Session is a lease that is kept alive.
 type Session struct {
 	store   Store
+	client  *client.Client // nil over ports
 	renewer Renewer
 	clock   client.Clock
 	opts    Options
@@ -95,15 +105,26 @@ type Session struct {
 
 	mu       sync.Mutex
 	deadline time.Duration // D; it only ever grows
+	progress time.Duration // when Progress was called last
 	timer    client.Timer
 	over     bool
 	revoked  bool
+
+	names      uint64 // of UniqueName
+	dependents dependents
+	gone       goneWatches
+	clean      cleanUps
 }
 
 // Open grants a lease and keeps it alive until Close, Abandon, its loss, or the end of
 // the client. ctx bounds the grant alone.
 func Open(ctx context.Context, c *client.Client, opts Options) (*Session, error) {
-	return OpenWith(ctx, c, c.Keepalives(), opts)
+	s, err := OpenWith(ctx, c, c.Keepalives(), opts)
+	if err != nil {
+		return nil, err
+	}
+	s.client = c
+	return s, nil
 }
 
 // OpenWith is Open over ports.
@@ -125,7 +146,9 @@ func OpenWith(ctx context.Context, store Store, renewer Renewer, opts Options) (
 		return nil, err // it took so long that nothing of the ttl is left
 	}
 	s.mu.Lock()
-	s.timer = s.clock.AfterFunc(s.step(s.clock.Now()), s.onTimer)
+	now := s.clock.Now()
+	s.progress = now
+	s.timer = s.clock.AfterFunc(s.step(now), s.onTimer)
 	s.mu.Unlock()
 	renewer.Keep(s.id, granted.TTL, granted.SentAt, observer{s})
 	return s, nil
@@ -147,6 +170,14 @@ func (s *Session) Remaining() time.Duration {
 		return 0
 	}
 	return max(s.deadline-now, 0)
+}
+
+// Progress says that the work goes on; see Options.ProgressWithin.
+func (s *Session) Progress() {
+	now := s.clock.Now()
+	s.mu.Lock()
+	s.progress = now
+	s.mu.Unlock()
 }
 
 // Check asks the cluster: nil means that the lease lived when the request was applied.
@@ -193,6 +224,7 @@ func (s *Session) Close(ctx context.Context) error {
 func (s *Session) Abandon() {
 	if s.finish() {
 		s.lease.End()
+		s.tellDependents()
 	}
 }
 
@@ -200,7 +232,9 @@ func (s *Session) Abandon() {
 func (s *Session) lose(cause error) {
 	// The signal first: the holder must stop now, the rest can wait.
 	s.lease.Lose(cause)
-	s.finish()
+	if s.finish() {
+		s.tellDependents()
+	}
 }
 
 // finish stops what runs for the session; false when that has been done.
@@ -248,7 +282,11 @@ func (s *Session) probe() error {
 // step is when the timer looks next. Never far ahead: a timer counts the time that the
 // machine was awake, the deadline all of it.
 func (s *Session) step(now time.Duration) time.Duration {
-	return max(min(s.deadline-now, timerStepDefault), 0)
+	next := min(s.deadline-now, timerStepDefault)
+	if s.opts.ProgressWithin > 0 {
+		next = min(next, s.progress+s.opts.ProgressWithin-now)
+	}
+	return max(next, 0)
 }
 
 func (s *Session) onTimer() {
@@ -258,13 +296,18 @@ func (s *Session) onTimer() {
 		s.mu.Unlock()
 		return
 	}
-	if now < s.deadline {
+	stalled := s.opts.ProgressWithin > 0 && now >= s.progress+s.opts.ProgressWithin
+	if now < s.deadline && !stalled {
 		s.timer.Reset(s.step(now))
 		s.mu.Unlock()
 		return
 	}
+	cause := ErrDeadline
+	if now < s.deadline {
+		cause = ErrStalled
+	}
 	s.mu.Unlock()
-	s.lose(ErrDeadline)
+	s.lose(cause)
 }
 
 // observer is what the KeepaliveWorker tells.

@@ -1,0 +1,113 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/concord-kv/concord/actors/client"
+)
+
+// ErrCleanUp is the cause of a loss when a key could not be deleted for one ttl. Kept
+// alive by a session that goes on, it would stand in others' way for ever; without the
+// session it goes with the lease.
+var ErrCleanUp = errors.New("a key of the session could not be deleted in time")
+
+// cleanUps are keys to be deleted: of waits that were given up, and of rights that were
+// released without a confirmation. One goroutine works on them while there are any.
+type cleanUps struct {
+	keys    []cleanUp
+	running bool
+}
+
+type cleanUp struct {
+	key     string
+	created uint64
+	since   time.Duration
+}
+
+const (
+	cleanRetryMin = 20 * time.Millisecond
+	cleanRetryMax = time.Second
+)
+
+// Release deletes a key of this session, if it is still the one that was created at
+// createRevision. 0 is for a write whose outcome nobody knows: then it is deleted if it
+// hangs on the session's lease. nil means that it is gone. After an error it goes on in
+// the background until that is confirmed, even if ctx is over, so Release need not be
+// repeated; it may be. When a whole ttl was not enough the session is lost.
+func (s *Session) Release(ctx context.Context, key string, createRevision uint64) error {
+	err := s.deleteOwn(ctx, key, createRevision)
+	if err == nil {
+		return nil
+	}
+	c := cleanUp{key, createRevision, s.clock.Now()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return err // nobody renews the lease: the key goes with it
+	}
+	for _, have := range s.clean.keys {
+		if have.key == key && have.created == createRevision {
+			return err
+		}
+	}
+	s.clean.keys = append(s.clean.keys, c)
+	if !s.clean.running {
+		s.clean.running = true
+		go s.cleanUp()
+	}
+	return err
+}
+
+// deleteOwn compares and deletes in one step: the key may be another holder's by now.
+// Writes of a client are applied in the order in which it made them, so a create whose
+// outcome is unknown was applied before this, or never is.
+func (s *Session) deleteOwn(ctx context.Context, key string, created uint64) error {
+	mine := client.CreateRevision(key, client.Equal, created)
+	if created == 0 {
+		mine = client.LeaseOf(key, client.Equal, s.id)
+	}
+	_, err := client.If(mine).Then(client.OpDelete(client.KeySelector(key), client.DeleteOptions{})).Commit(ctx, s.client)
+	return err
+}
+
+func (s *Session) cleanUp() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer s.Attach(func(error) { cancel() })()
+	for retry := cleanRetryMin; ; {
+		s.mu.Lock()
+		if s.over || len(s.clean.keys) == 0 {
+			s.clean.keys, s.clean.running = nil, false
+			s.mu.Unlock()
+			return
+		}
+		next := s.clean.keys[0] // it stays there meanwhile: others only append
+		s.mu.Unlock()
+
+		err := s.deleteOwn(ctx, next.key, next.created)
+		if err != nil && s.clock.Now()-next.since >= s.opts.TTL {
+			s.lose(ErrCleanUp)
+		}
+		s.mu.Lock()
+		s.clean.keys = s.clean.keys[1:]
+		if err != nil {
+			s.clean.keys = append(s.clean.keys, next)
+		}
+		s.mu.Unlock()
+		if err == nil {
+			retry = cleanRetryMin
+			continue
+		}
+		s.pause(ctx, retry)
+		retry = min(2*retry, cleanRetryMax)
+	}
+}
+
+// CleaningUp is how many keys wait to be deleted.
+func (s *Session) CleaningUp() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.clean.keys)
+}
