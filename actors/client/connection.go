@@ -56,14 +56,17 @@ func (c *Client) run(ctx context.Context) {
 		if !c.pauseFor(ctx, r.wait(c.cfg.Random)) {
 			return
 		}
+		began := c.cfg.Clock.Now()
 		greeted, err := c.connect(ctx, r.choose())
-		if greeted {
+		now := c.cfg.Clock.Now()
+		if greeted && now-began >= redialMax {
 			// It served: begin a new round, with a wait before the same node is tried again.
 			r.failures = 1
 		} else {
+			// Also a node that greeted: while there is no leader each of them does, only to
+			// refuse what it is asked, and the client would go round as fast as it can dial.
 			r.failures++
 		}
-		now := c.cfg.Clock.Now()
 		c.mu.Lock()
 		c.stream = nil
 		c.pipe.Disconnected(err)
