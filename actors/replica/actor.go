@@ -38,6 +38,8 @@ type Config struct {
 	Apply, Expiry *actor.PID
 	// Subscribers are told who leads.
 	Subscribers []*actor.PID
+	// Peers passes on what comes in while another node leads. nil: it is refused.
+	Peers Peers
 }
 
 // Notices from the log's goroutines, and from the actor to itself.
@@ -53,6 +55,13 @@ type (
 		err     error
 	}
 	flushNotice struct{}
+	// relayNotice is an answer of the leader's node.
+	relayNotice struct {
+		ticket  uint64
+		first   uint32
+		results []*messages.Result
+		failure *messages.ErrorDetail // instead of results
+	}
 )
 
 var flush = &flushNotice{}
@@ -80,6 +89,16 @@ func (a *Actor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *messages.Propose:
 		a.core.propose(ctx.Sender(), m)
+	case *FromPeer:
+		if len(m.Propose.GetCommands()) > 0 {
+			a.core.take(m.Reply, m.Propose)
+		}
+	case *relayNotice:
+		if m.failure != nil {
+			a.core.relayFailed(m.ticket, m.failure)
+		} else {
+			a.core.relayed(m.ticket, m.first, m.results)
+		}
 	case *messages.ReadBarrier:
 		a.core.readBarrier(ctx.Sender(), m)
 	case *messages.ClockTick:
@@ -109,6 +128,9 @@ func (a *Actor) onStarted() {
 	a.self, a.root = a.ctx.Self(), a.ctx.ActorSystem().Root
 	s := a.cfg.Log.Status()
 	a.core = newCore(s.ReplicaID, a.cfg.Limits, a.cfg.Clock.MonotonicMs, a.cfg.Nonce, a, a.cfg.Telemetry)
+	if a.cfg.Peers != nil {
+		a.core.relays.port = a
+	}
 	a.askClockOwner()
 	a.core.leaderSeen(s.LeaderID, s.Term)
 }
@@ -153,7 +175,25 @@ func (a *Actor) flushSoon() {
 
 func (a *Actor) askClockOwner() { a.ctx.Request(a.cfg.Apply, &messages.AskClockOwner{}) }
 
-func (a *Actor) proposed(to any, m *messages.Proposed)      { a.reply(to, m) }
+func (a *Actor) relay(ticket, replicaID uint64, m *messages.Propose) error {
+	root, self := a.root, a.self
+	return a.cfg.Peers.Forward(replicaID, m,
+		func(first uint32, results []*messages.Result) {
+			root.Send(self, &relayNotice{ticket: ticket, first: first, results: results})
+		},
+		func(failure *messages.ErrorDetail) {
+			root.Send(self, &relayNotice{ticket: ticket, failure: failure})
+		})
+}
+
+func (a *Actor) proposed(to any, m *messages.Proposed) {
+	if peer, ok := to.(func(*messages.Proposed)); ok {
+		peer(m)
+		return
+	}
+	a.reply(to, m)
+}
+
 func (a *Actor) reached(to any, m *messages.BarrierReached) { a.reply(to, m) }
 
 func (a *Actor) reply(to any, m any) {

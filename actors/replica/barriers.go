@@ -57,6 +57,18 @@ func (b *barriers) finish(attempt uint64, err error, reached func(reader)) {
 	b.current = nil
 }
 
+// restart gives up the attempt under way: its readers wait for a new one. It returns
+// whether any reader waits.
+func (b *barriers) restart() bool {
+	if b.attempt != 0 {
+		b.attempt = 0
+		b.waiting = append(b.current, b.waiting...)
+		b.current = nil
+	}
+	b.hold = false
+	return len(b.waiting) > 0
+}
+
 // expire removes the readers whose deadline is at or before nowMs.
 func (b *barriers) expire(nowMs int64, gone func(reader)) {
 	b.waiting = expireReaders(b.waiting, nowMs, gone)

@@ -62,6 +62,7 @@ type core struct {
 	commitMs  int64 // smoothed time an entry takes
 
 	barriers barriers
+	relays   relays
 }
 
 func newCore(replicaID uint64, limits Limits, now func() int64, nonce func() uint64, out effects, meter Telemetry) *core {
@@ -71,12 +72,20 @@ func newCore(replicaID uint64, limits Limits, now func() int64, nonce func() uin
 	}
 }
 
-// propose admits a request or refuses it whole.
+// propose admits a request, passes it on to the leader's node, or refuses it whole.
 func (c *core) propose(from any, m *messages.Propose) {
-	commands := m.GetCommands()
-	if len(commands) == 0 {
-		return
+	switch {
+	case len(m.GetCommands()) == 0:
+	case c.passesOn(m):
+		c.passOn(from, m)
+	default:
+		c.take(from, m)
 	}
+}
+
+// take admits a request here or refuses it whole.
+func (c *core) take(from any, m *messages.Propose) {
+	commands := m.GetCommands()
 	internal := internalCommand(commands[0])
 	bytes := 0
 	for _, cmd := range commands {
@@ -234,6 +243,7 @@ func (c *core) tick() {
 	c.again.expire(now, late)
 	c.waiting.expire(now, late)
 	c.expireFlights(now)
+	c.expireRelays(now)
 	c.barriers.hold = false
 	c.barriers.expire(now, func(r reader) {
 		detail := c.barriers.failure

@@ -16,6 +16,11 @@ func (c *core) leaderSeen(leaderID, term uint64) {
 	// it expects, so that at most one of them applies.
 	c.clock.claim.entry = 0
 	c.disown()
+	c.endRelaysOfOthers()
+	// A barrier that waits for a leader that is gone would wait for its timeout.
+	if leaderID != 0 && c.barriers.restart() {
+		c.out.flushSoon()
+	}
 	if !c.leads {
 		if led {
 			c.refuseWaiting(c.notLeading().Detail)

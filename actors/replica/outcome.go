@@ -143,6 +143,7 @@ func (c *core) stop() {
 		}
 	}
 	c.flights = nil
+	c.endRelays(func(*relay) bool { return true }, unknown)
 	c.barriers.expire(1<<63-1, func(r reader) {
 		c.out.reached(r.from, &messages.BarrierReached{RequestId: r.id, Error: stopping})
 	})
@@ -154,8 +155,8 @@ func (c *core) refuseWaiting(detail *messages.ErrorDetail) {
 	}
 }
 
-// notLeading is the refusal of a replica that does not lead. Here a request will
-// be passed on to the leader's node once nodes are connected.
+// notLeading is the refusal of a replica that does not lead, where nothing is passed
+// on.
 func (c *core) notLeading() *messages.Error {
 	if c.leaderID == 0 {
 		e := messages.NewError(messages.Code_CODE_NO_LEADER, "no leader is known")

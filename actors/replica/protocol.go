@@ -8,12 +8,14 @@
 //
 // Receives:
 //   - messages.Propose: from a session, expiry, watch or node. Answered to the
-//     sender by messages.Proposed, once for each command.
+//     sender by messages.Proposed, once for each command. While another node leads
+//     it goes to that node, and its answers come back from there.
+//   - FromPeer: the same from another node, which takes this one for the leader.
 //   - messages.ReadBarrier: from a session. Answered by messages.BarrierReached.
 //   - messages.ClockTick: from the node's clock. All its timeouts hang on it.
 //   - messages.ClockOwner: from apply.
 //   - its own notices from the log's goroutines: leaderNotice, entryNotice,
-//     barrierNotice; and flushNotice from itself.
+//     barrierNotice; relayNotice from the links to peers; and flushNotice from itself.
 //
 // Sends: messages.LeaderChanged to the subscribers of Config, messages.ClockOwned
 // to expiry, messages.AskClockOwner to apply.
