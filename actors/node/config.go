@@ -100,9 +100,6 @@ type Config struct {
 
 	// Seams replace what a simulation must hold in its hand. nil outside of one.
 	Seams *Seams
-
-	// wrapLog puts a test's faults between the replica and its log.
-	wrapLog func(consensus.Log) consensus.Log
 }
 
 // Seams are where a simulation takes hold of a node. The zero value of each field

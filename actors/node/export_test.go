@@ -9,7 +9,21 @@ import (
 
 // WithLog puts faults between a node's replica and its log.
 func WithLog(cfg Config, wrap func(consensus.Log) consensus.Log) Config {
-	cfg.wrapLog = wrap
+	cfg.Seams = &Seams{OpenLog: func(a consensus.Applier, l consensus.Listener) (consensus.Log, error) {
+		c, err := cfg.withDefaults()
+		if err != nil {
+			return nil, err
+		}
+		d, err := c.dragonboat()
+		if err != nil {
+			return nil, err
+		}
+		log, err := consensus.OpenDragonboat(d, a, l)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(log), nil
+	}}
 	return cfg
 }
 

@@ -146,9 +146,6 @@ func (n *Node) openLog() error {
 		}
 		n.log, err = consensus.OpenDragonboat(cfg, applier, listener)
 		if err == nil {
-			if n.cfg.wrapLog != nil {
-				n.log = n.cfg.wrapLog(n.log)
-			}
 			return nil
 		}
 		n.log = nil
