@@ -139,5 +139,16 @@ func TestHotKeyHistoryIsSearchedFast(t *testing.T) {
 	if worst > 60 {
 		t.Errorf("%d entries read for one of %d versions", worst, n)
 	}
+	page := 0
+	v.History("lock", 150_000, n, false, func(e Event) bool {
+		if want := 150_000 + uint64(page); e.Rec.Mod() != want || e.Prev.Mod() != want-1 {
+			t.Fatalf("history: %s, want revision %d", showRec(e.Rec), want)
+		}
+		page++
+		return page < 1_000
+	})
+	if page != 1_000 {
+		t.Errorf("a page of %d", page)
+	}
 	t.Logf("at most %d entries read for one of %d versions", worst, n)
 }

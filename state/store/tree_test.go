@@ -107,6 +107,15 @@ func compareTrees(t *testing.T, r *rand.Rand, key func(*rand.Rand) string, tr *t
 		if !slices.Equal(up, w) || !slices.Equal(down, w) {
 			t.Fatalf("[%q, %q): %d up, %d down, want %d records", lo, hi, len(up), len(down), len(w))
 		}
+		seen, stop := 0, 1+len(w)/2
+		count := func(Rec, uint32) bool { seen++; return seen < stop }
+		if tr.ascend(lo, hi, count); len(w) > 0 && seen != stop {
+			t.Fatalf("[%q, %q): went on to %d records after %d", lo, hi, seen, stop)
+		}
+		seen = 0
+		if tr.descend(lo, hi, count); len(w) > 0 && seen != stop {
+			t.Fatalf("[%q, %q): went down to %d records after %d", lo, hi, seen, stop)
+		}
 	}
 }
 

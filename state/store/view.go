@@ -1,6 +1,6 @@
 package store
 
-import "strings"
+import "slices"
 
 // View is a Store frozen between two events. It is immutable, safe for any number of
 // goroutines, and keeps its own compact revision and data: what the store writes,
@@ -137,18 +137,34 @@ func (v *View) History(key string, from, to uint64, newestFirst bool, fn func(Ev
 			low = f
 		}
 	}
+	to = min(to, v.rev)
 	if newestFirst {
 		v.walk(v.head(r, tag), from, to, low, fn)
 		return
 	}
+	// The chain leads from new to old. Turning it round a window of revisions at a
+	// time, each found by jumps, keeps the first page of a long history cheap.
 	var events []Event
-	v.walk(v.head(r, tag), from, to, low, func(e Event) bool {
-		events = append(events, e)
-		return true
-	})
-	for i := len(events) - 1; i >= 0 && fn(events[i]); i-- {
+	for window := uint64(historyWindow); from <= to; window *= 4 {
+		end := min(to, from+window)
+		events = events[:0]
+		v.walk(v.head(r, tag), from, end, low, func(e Event) bool {
+			events = append(events, e)
+			return true
+		})
+		for _, e := range slices.Backward(events) {
+			if !fn(e) {
+				return
+			}
+		}
+		if len(events) > historyWindow {
+			window /= 4
+		}
+		from = end + 1
 	}
 }
+
+const historyWindow = 16 // revisions
 
 // walk visits events newest first. low is where the history of the key starts.
 func (v *reader) walk(c version, from, to, low uint64, fn func(Event) bool) {
@@ -175,14 +191,4 @@ func (v *reader) walk(c version, from, to, low uint64, fn func(Event) bool) {
 	if from == low && c.rec.live() {
 		fn(Event{Rec: c.rec})
 	}
-}
-
-// PrefixFloor returns the protected prefix with the lowest floor that key lies in.
-func (v *View) PrefixFloor(key string) (p Protected, ok bool) {
-	for _, x := range v.protected {
-		if strings.HasPrefix(key, x.Prefix) && (!ok || x.Floor < p.Floor) {
-			p, ok = x, true
-		}
-	}
-	return p, ok
 }
