@@ -66,9 +66,11 @@ func (p *packageLogger) Infof(format string, args ...any) {
 	p.log(logger.INFO, slog.LevelInfo, format, args)
 }
 
-// Warningf implements logger.ILogger.
+// Warningf implements logger.ILogger. Dragonboat warns of every ordinary election and
+// of each read that came before it was over; nobody has to do anything about those, so
+// they are information here.
 func (p *packageLogger) Warningf(format string, args ...any) {
-	p.log(logger.WARNING, slog.LevelWarn, format, args)
+	p.log(logger.WARNING, slog.LevelInfo, format, args)
 }
 
 // Errorf implements logger.ILogger.
