@@ -69,6 +69,8 @@ func (s *session) Receive(ctx actor.Context) {
 		s.core.barrierReached(m)
 	case *state.GotView:
 		s.gotView(m)
+	case *messages.AdminAnswered:
+		s.core.adminAnswered(m)
 	case *protocol.Deliver:
 		s.core.deliver(m)
 	case *flushNow:
@@ -114,14 +116,15 @@ func (s *session) stopping() {
 	s.core.stopped()
 }
 
-func (s *session) propose(m *messages.Propose)     { s.ctx.Request(s.cfg.Replica, m) }
-func (s *session) barrier(m *messages.ReadBarrier) { s.ctx.Request(s.cfg.Replica, m) }
-func (s *session) getView(m *state.GetView)        { s.ctx.Request(s.cfg.Apply, m) }
-func (s *session) tellHub(m any)                   { s.ctx.Request(s.cfg.Watch, m) }
-func (s *session) push(m outgoing) int64           { return s.conn.outbox.push(m) }
-func (s *session) waiting() (int64, uint64)        { return s.conn.outbox.waiting() }
-func (s *session) callWhen(low int64)              { s.conn.outbox.callWhen(low) }
-func (s *session) wake()                           { s.ctx.Send(s.ctx.Self(), theFlush) }
+func (s *session) propose(m *messages.Propose)      { s.ctx.Request(s.cfg.Replica, m) }
+func (s *session) barrier(m *messages.ReadBarrier)  { s.ctx.Request(s.cfg.Replica, m) }
+func (s *session) getView(m *state.GetView)         { s.ctx.Request(s.cfg.Apply, m) }
+func (s *session) askOperator(m *messages.AskAdmin) { s.ctx.Request(s.cfg.Operator, m) }
+func (s *session) tellHub(m any)                    { s.ctx.Request(s.cfg.Watch, m) }
+func (s *session) push(m outgoing) int64            { return s.conn.outbox.push(m) }
+func (s *session) waiting() (int64, uint64)         { return s.conn.outbox.waiting() }
+func (s *session) callWhen(low int64)               { s.conn.outbox.callWhen(low) }
+func (s *session) wake()                            { s.ctx.Send(s.ctx.Self(), theFlush) }
 func (s *session) closeStream(reason *messages.ErrorDetail, now bool) {
 	s.conn.outbox.close(reason, now)
 }

@@ -14,10 +14,12 @@ import (
 // required.
 type Config struct {
 	Replica, Apply, Watch *actor.PID
-	Node                  Node
-	Limits                Limits
-	Telemetry             Telemetry    // nil: none
-	Logger                *slog.Logger // nil: silent
+	// Operator answers the requests of operators; nil: they are refused.
+	Operator  *actor.PID
+	Node      Node
+	Limits    Limits
+	Telemetry Telemetry    // nil: none
+	Logger    *slog.Logger // nil: silent
 	// GatewayProps and SessionProps are added to the props of the gateway and of
 	// each session: a dispatcher, a middleware.
 	GatewayProps, SessionProps []actor.PropsOption
@@ -47,6 +49,8 @@ type Facts struct {
 	Endpoints      []string
 	Version        string
 	UptimeMs       int64
+	// LeaderSilentMs is how long ago the node last heard of a leader; 0 on the leader.
+	LeaderSilentMs int64
 	Watches        uint64
 	// Cluster is the replicated configuration as of a recent apply. nil: defaults.
 	Cluster *messages.ClusterConfig

@@ -15,6 +15,7 @@ type port interface {
 	propose(*messages.Propose)
 	barrier(*messages.ReadBarrier)
 	getView(*state.GetView)
+	askOperator(*messages.AskAdmin)
 	// tellHub sends one of protocol's messages to the watch hub.
 	tellHub(message any)
 	// push queues a message for the client and returns the bytes that wait.
@@ -81,6 +82,7 @@ type core struct {
 	writes  writes
 	reads   reads
 	watches watches
+	admins  admins
 }
 
 func newCore(id uint64, principal string, cfg *Config, a *admission, p port) *core {

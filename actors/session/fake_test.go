@@ -64,13 +64,14 @@ func rawDesk(t rapid.TB, limits Limits) *desk {
 	return d
 }
 
-func (d *desk) propose(m *messages.Propose)     { d.proposed = append(d.proposed, m) }
-func (d *desk) barrier(m *messages.ReadBarrier) { d.barriers = append(d.barriers, m) }
-func (d *desk) getView(m *state.GetView)        { d.views = append(d.views, m) }
-func (d *desk) tellHub(m any)                   { d.hub = append(d.hub, m) }
-func (d *desk) waiting() (int64, uint64)        { return d.backlog, d.written }
-func (d *desk) callWhen(low int64)              { d.low = low }
-func (d *desk) wake()                           { d.woken++ }
+func (d *desk) propose(m *messages.Propose)      { d.proposed = append(d.proposed, m) }
+func (d *desk) barrier(m *messages.ReadBarrier)  { d.barriers = append(d.barriers, m) }
+func (d *desk) getView(m *state.GetView)         { d.views = append(d.views, m) }
+func (d *desk) tellHub(m any)                    { d.hub = append(d.hub, m) }
+func (d *desk) askOperator(m *messages.AskAdmin) { d.hub = append(d.hub, m) }
+func (d *desk) waiting() (int64, uint64)         { return d.backlog, d.written }
+func (d *desk) callWhen(low int64)               { d.low = low }
+func (d *desk) wake()                            { d.woken++ }
 func (d *desk) push(m outgoing) int64 {
 	if d.closing {
 		d.t.Fatalf("sent after the end: %v", m.message)

@@ -83,6 +83,8 @@ func (c *core) onOperation(call uint64, op *messages.Operation, size int64, time
 		err = c.onQuery(call, o.Query, size, timeoutMs)
 	case *messages.Operation_Watch:
 		err = c.onWatch(call, o.Watch, size, timeoutMs)
+	case *messages.Operation_Admin:
+		err = c.onAdmin(call, o.Admin, size, timeoutMs)
 	default:
 		err = messages.InvalidField("operation", "one of write, query or watch is needed")
 	}

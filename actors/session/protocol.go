@@ -31,11 +31,12 @@
 //     only when these are done with.
 //   - messages.Proposed and messages.BarrierReached, from replica, by request id.
 //   - state.GotView, from apply, by request id.
+//   - messages.AdminAnswered, from the node's operator, by request id.
 //   - protocol.Deliver, from the hub.
 //   - messages.ClockTick and messages.LeaderChanged, from the gateway.
 //
 // Sends: messages.Propose and messages.ReadBarrier to replica, state.GetView to
-// apply, protocol's messages to the hub, messages.ServerMessage to the client by
+// apply, messages.AskAdmin to the operator, protocol's messages to the hub, messages.ServerMessage to the client by
 // way of a bounded queue and a goroutine.
 //
 // Mailbox: unbounded; what comes in is an answer to what the limits let out. On

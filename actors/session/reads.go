@@ -177,6 +177,9 @@ func (c *core) runRead(r *read, v view) int64 {
 		c.failRead(r, err.Detail)
 		return 0
 	}
+	if r.query.Consistency == messages.Consistency_CONSISTENCY_STALE {
+		reply.LeaderSilentMs = uint64(max(0, c.refreshFacts().LeaderSilentMs))
+	}
 	if s := reply.GetStatus(); s != nil {
 		c.addFacts(s)
 	}
@@ -202,7 +205,7 @@ func (c *core) addFacts(s *messages.StatusReply) {
 	f := c.refreshFacts()
 	s.ClusterId, s.Incarnation = f.ClusterID, f.Incarnation
 	s.ReplicaId, s.LeaderId, s.RaftTerm = f.ReplicaID, f.LeaderID, f.RaftTerm
-	s.Version, s.UptimeMs = f.Version, f.UptimeMs
+	s.Version, s.UptimeMs, s.LeaderSilentMs = f.Version, f.UptimeMs, f.LeaderSilentMs
 	s.Watchers = f.Watches
 	s.Clients = uint64(c.admission.connections.Load())
 }

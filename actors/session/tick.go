@@ -37,6 +37,7 @@ func (c *core) tick(nowMs int64, received uint64, pumpWaits bool) {
 	}
 	c.expireWrites()
 	c.expireReads()
+	c.expireAdmins()
 	c.retryReads()
 	if c.nowMs-c.beatMs+tickMs > c.cfg.Limits.HeartbeatMs {
 		c.beatMs = c.nowMs
@@ -52,6 +53,10 @@ func (c *core) shiftDeadlines(nowMs int64) {
 	}
 	for _, p := range c.writes.byRequest {
 		p.deadlineMs += nowMs
+	}
+	for id, a := range c.admins {
+		a.deadlineMs += nowMs
+		c.admins[id] = a
 	}
 }
 
