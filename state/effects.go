@@ -119,6 +119,23 @@ func (m *Machine) TakeEffects() *Effects {
 	return e
 }
 
+// newEffects makes room for as much as the last effects had, as batches are often
+// alike.
 func (m *Machine) newEffects() *Effects {
-	return &Effects{FromRevision: m.kv.Revision(), CompactedFrom: m.kv.Compacted()}
+	e := &Effects{FromRevision: m.kv.Revision(), CompactedFrom: m.kv.Compacted()}
+	if last := m.effects; last != nil {
+		e.Events = roomLike(last.Events)
+		e.Granted, e.Renewed, e.Ended = roomLike(last.Granted), roomLike(last.Renewed), roomLike(last.Ended)
+	}
+	return e
+}
+
+// effectsRoomMax bounds the room that is made before it is needed.
+const effectsRoomMax = 1 << 10
+
+func roomLike[T any](last []T) []T {
+	if len(last) == 0 {
+		return nil
+	}
+	return make([]T, 0, min(len(last), effectsRoomMax))
 }

@@ -22,14 +22,13 @@ func (m *Machine) putMany(r *messages.Result, p *messages.PutMany) *messages.Err
 	m.begin(true)
 	m.openJournal()
 	results := make([]*messages.PutResult, len(p.GetPuts()))
-	budget := newAnswerBudget()
 	for i, put := range p.GetPuts() {
 		prev, err := m.stagePut(put)
 		if err == nil {
 			results[i] = &messages.PutResult{}
 			if put.GetPrevKv() && prev != "" {
 				results[i].Prev = prev.Proto(false)
-				err = budget.take(prev)
+				err = m.write.answer.take(prev)
 			}
 		}
 		if err != nil {
@@ -44,7 +43,7 @@ func (m *Machine) putMany(r *messages.Result, p *messages.PutMany) *messages.Err
 
 func (m *Machine) delete(r *messages.Result, d *messages.Delete) *messages.Error {
 	m.begin(false)
-	result, err := m.stageDelete(d, newAnswerBudget())
+	result, err := m.stageDelete(d)
 	if err != nil {
 		return err
 	}
@@ -189,7 +188,7 @@ func (m *Machine) bind(b binding, held uint64, key string) {
 
 // stageDelete stages the deletion of every key that the selector names. After an
 // error nothing has changed, except in a tracked write, which is abandoned then.
-func (m *Machine) stageDelete(d *messages.Delete, budget *answerBudget) (*messages.DeleteResult, *messages.Error) {
+func (m *Machine) stageDelete(d *messages.Delete) (*messages.DeleteResult, *messages.Error) {
 	found, err := m.selected(d.GetSelector())
 	if err != nil {
 		return nil, err
@@ -197,7 +196,7 @@ func (m *Machine) stageDelete(d *messages.Delete, budget *answerBudget) (*messag
 	result := &messages.DeleteResult{Deleted: uint64(len(found))}
 	if d.GetPrevKv() {
 		for _, r := range found {
-			if err := budget.take(r); err != nil {
+			if err := m.write.answer.take(r); err != nil {
 				return nil, err
 			}
 			result.Prev = append(result.Prev, r.Proto(false))

@@ -141,10 +141,30 @@ func (m *Machine) keepAliveLease(r *messages.Result, k *messages.KeepAliveLease)
 		ttl = m.leases.at(slot).ttlMs
 	}
 	remaining := m.renew(slot, ttl)
-	r.Answer = &messages.Result_KeepAliveLease{KeepAliveLease: &messages.KeepAliveLeaseResult{
-		LeaseId: k.GetLeaseId(), TtlMs: ttl, RemainingTtlMs: remaining,
-	}}
+	a := m.keepAliveAnswer()
+	a.result.LeaseId, a.result.TtlMs, a.result.RemainingTtlMs = k.GetLeaseId(), ttl, remaining
+	r.Answer = &a.wrapper
 	return nil
+}
+
+// keepAliveAnswer keeps the parts of a keep-alive's answer in one piece of memory.
+type keepAliveAnswer struct {
+	wrapper messages.Result_KeepAliveLease
+	result  messages.KeepAliveLeaseResult
+}
+
+// keepAliveChunk is how many answers are allocated at once. They are never recorded,
+// so that none of them keeps the others in memory for long.
+const keepAliveChunk = 32
+
+func (m *Machine) keepAliveAnswer() *keepAliveAnswer {
+	if len(m.keepAlives) == 0 {
+		m.keepAlives = make([]keepAliveAnswer, keepAliveChunk)
+	}
+	a := &m.keepAlives[0]
+	m.keepAlives = m.keepAlives[1:]
+	a.wrapper.KeepAliveLease = &a.result
+	return a
 }
 
 // revokeLease ends a lease now. One that is dead and not swept can be revoked too:

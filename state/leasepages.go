@@ -8,9 +8,10 @@ type leasePages struct {
 	root []*leaseBlock
 }
 
+// Small pages: after a view each keep-alive copies one page and perhaps its block.
 const (
-	leasePageRows   = 32
-	leaseBlockPages = 256
+	leasePageRows   = 16
+	leaseBlockPages = 64
 )
 
 type leasePage struct {

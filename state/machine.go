@@ -45,7 +45,9 @@ type Machine struct {
 	write   write   // the command that is being applied
 	journal journal // how to undo its changes of leases
 	effects *Effects
-	view    *View // of index applied, if anybody asked
+	// keepAlives are answers that wait to be used.
+	keepAlives []keepAliveAnswer
+	view       *View // of index applied, if anybody asked
 }
 
 // global is what the whole cluster has one of, beside its clock and its config.

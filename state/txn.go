@@ -23,38 +23,62 @@ func (m *Machine) txn(r *messages.Result, t *messages.Txn) *messages.Error {
 	if m.begin(len(branch) > 1); len(branch) > 1 {
 		m.openJournal()
 	}
-	budget := newAnswerBudget()
-	responses := make([]*messages.TxnOpResult, len(branch))
+	answer := newTxnAnswer(succeeded, len(branch))
 	for i, op := range branch {
-		if responses[i], err = m.txnOp(op, budget); err != nil {
+		if answer.result.Responses[i], err = m.txnOp(op); err != nil {
 			m.abandon()
 			return atElement(err, name, i).WithOp(i)
 		}
 	}
 	m.commit()
-	r.Answer = &messages.Result_Txn{Txn: &messages.TxnResult{Succeeded: succeeded, Responses: responses}}
+	r.Answer = &answer.wrapper
 	return nil
 }
 
-func (m *Machine) txnOp(op *messages.TxnOp, budget *answerBudget) (*messages.TxnOpResult, *messages.Error) {
+// txnAnswer keeps the parts of a transaction's answer in one piece of memory.
+type txnAnswer struct {
+	wrapper messages.Result_Txn
+	result  messages.TxnResult
+	few     [2]*messages.TxnOpResult
+}
+
+func newTxnAnswer(succeeded bool, operations int) *txnAnswer {
+	a := &txnAnswer{}
+	a.wrapper.Txn = &a.result
+	a.result.Succeeded = succeeded
+	if operations <= len(a.few) {
+		a.result.Responses = a.few[:operations:operations]
+	} else {
+		a.result.Responses = make([]*messages.TxnOpResult, operations)
+	}
+	return a
+}
+
+// emptyTxnPut answers every put in a transaction that does not ask for more.
+var emptyTxnPut = &messages.TxnOpResult{Answer: &messages.TxnOpResult_Put{Put: emptyPut.Put}}
+
+func (m *Machine) txnOp(op *messages.TxnOp) (*messages.TxnOpResult, *messages.Error) {
 	switch o := op.GetOp().(type) {
 	case *messages.TxnOp_Get:
-		result, err := m.txnGet(o.Get, budget)
+		result, err := m.txnGet(o.Get)
 		if err != nil {
 			return nil, err
 		}
 		return &messages.TxnOpResult{Answer: &messages.TxnOpResult_Get{Get: result}}, nil
 	case *messages.TxnOp_Put:
 		prev, err := m.stagePut(o.Put)
-		if err == nil && o.Put.GetPrevKv() && prev != "" {
-			err = budget.take(prev)
-		}
 		if err != nil {
 			return nil, err
 		}
-		return &messages.TxnOpResult{Answer: &messages.TxnOpResult_Put{Put: putAnswer(prev, o.Put.GetPrevKv()).Put}}, nil
+		if !o.Put.GetPrevKv() || prev == "" {
+			return emptyTxnPut, nil
+		}
+		if err := m.write.answer.take(prev); err != nil {
+			return nil, err
+		}
+		return &messages.TxnOpResult{Answer: &messages.TxnOpResult_Put{Put: putAnswer(prev, true).Put}}, nil
 	case *messages.TxnOp_Delete:
-		result, err := m.stageDelete(o.Delete, budget)
+		result, err := m.stageDelete(o.Delete)
 		if err != nil {
 			return nil, err
 		}
@@ -72,8 +96,9 @@ func (m *Machine) txnOp(op *messages.TxnOp, budget *answerBudget) (*messages.Txn
 // txnGet reads inside a transaction. It counts at most CommandKeysMax keys: a
 // count over the whole store would hold up everything behind it in the log.
 // has_more says that there are keys it did not return, or did not count.
-func (m *Machine) txnGet(g *messages.TxnGet, budget *answerBudget) (*messages.TxnGetResult, *messages.Error) {
+func (m *Machine) txnGet(g *messages.TxnGet) (*messages.TxnGetResult, *messages.Error) {
 	result := &messages.TxnGetResult{}
+	budget := &m.write.answer
 	if by, one := g.GetSelector().GetBy().(*messages.Selector_Key); one {
 		r, ok := m.current(keyOf(by.Key))
 		if !ok {

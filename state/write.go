@@ -18,6 +18,7 @@ type write struct {
 	// record of each key, tombstones too, in key order.
 	tracked bool
 	latest  []store.Rec
+	answer  answerBudget
 }
 
 // begin starts the write of a command. Commands whose keys are all different need
@@ -25,6 +26,7 @@ type write struct {
 func (m *Machine) begin(tracked bool) {
 	m.write.revision = m.kv.Revision() + 1
 	m.write.tracked = tracked
+	m.write.answer = answerBudget{}
 }
 
 // current returns the live record of a key as the command sees it.
