@@ -73,6 +73,9 @@ func BenchmarkPut(b *testing.B) {
 			}
 			b.StopTimer()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "puts/s")
+			if s, err := n.Status(context.Background()); err == nil {
+				b.ReportMetric(float64(b.N)/float64(s.GetAppliedIndex()), "puts/entry")
+			}
 		})
 	}
 }
