@@ -334,3 +334,56 @@ func TestInvalid(t *testing.T) {
 		}
 	})
 }
+
+// Nodes that a node tells of are tried too.
+func TestDiscover(t *testing.T) {
+	bubble(t, func(t *testing.T, net fakeNet) {
+		net["n1"].hello = &messages.ServerHello{Protocol: 1, ClusterId: []byte("c"), Incarnation: 1, HeartbeatMs: 1000, ValueBytesMax: 1 << 20, Endpoints: []string{"n1", "other"}}
+		net["other"] = newFakeNode(net["n1"].cluster)
+		c := newTestClient(t, net, func(cfg *Config) { cfg.Discover = true })
+		defer c.Close()
+		if _, err := c.Put(context.Background(), "a", nil, PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		net["n1"].setSilent(true)
+		net["n1"].cut()
+		if _, err := c.Put(context.Background(), "b", nil, PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if len(net["other"].took()) == 0 {
+			t.Fatal("the other node was not asked")
+		}
+	})
+}
+
+// A client of several endpoints goes on when a node says that it is no leader or stops,
+// and what it had asked there is done once elsewhere.
+func TestNodeThatCannotServe(t *testing.T) {
+	for _, code := range []messages.Code{messages.Code_CODE_NOT_LEADER, messages.Code_CODE_NO_LEADER, messages.Code_CODE_NOT_READY, messages.Code_CODE_NODE_STOPPING} {
+		t.Run(messages.CodeName(code), func(t *testing.T) {
+			bubble(t, func(t *testing.T, net fakeNet) {
+				net["n2"] = newFakeNode(net["n1"].cluster)
+				for _, n := range []string{"n1", "n2"} {
+					first := net[n] == net["n1"]
+					net[n].setDecide(func(*messages.Operation) (fate, messages.Code) {
+						if first {
+							return refuseBefore, code
+						}
+						return serve, 0
+					})
+				}
+				c := newTestClient(t, net, nil)
+				defer c.Close()
+				for i := range 3 {
+					key := string(rune('a' + i))
+					if _, err := c.Put(context.Background(), key, nil, PutOptions{}); err != nil {
+						t.Fatal(err)
+					}
+					if n := net["n1"].cluster.count(key); n != 1 {
+						t.Fatalf("applied %d times", n)
+					}
+				}
+			})
+		})
+	}
+}

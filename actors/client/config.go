@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"encoding/hex"
+	"log/slog"
 	mathrand "math/rand/v2"
 	"sync"
 	"time"
@@ -18,6 +19,9 @@ type Config struct {
 	// Endpoints of nodes, as host:port for the default dialer. The client uses one at a
 	// time, starts with a random one and goes to the next when one does not serve.
 	Endpoints []string
+	// Discover adds the endpoints that nodes tell of, to be tried after those above. Leave
+	// it out where members are reached under other addresses than they know.
+	Discover bool
 	// Dialer opens connections; default gRPC. An embedded node brings its own.
 	Dialer transport.Dialer
 	// TLS of the default dialer; nil for plain text.
@@ -49,6 +53,8 @@ type Config struct {
 	// overloaded, not applied. Default 65,536.
 	CallsMax int
 
+	// Logger hears when the client is connected and why it no longer is. Default: nobody.
+	Logger *slog.Logger
 	// Clock tells time; default SystemClock.
 	Clock Clock
 	// Random gives jitter and idempotency keys. Default a generator seeded by the system.
@@ -74,6 +80,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.SessionTTL <= 0 {
 		c.SessionTTL = 15 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Clock == nil {
 		c.Clock = SystemClock()

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 const (
 	redialBase = 20 * time.Millisecond
 	redialMax  = 2 * time.Second
+
+	routeMax = 64 // endpoints
 )
 
 // route chooses the next endpoint.
@@ -31,6 +34,17 @@ func newRoute(endpoints []string, random func() uint64) *route {
 		r.endpoints[i], r.endpoints[j] = r.endpoints[j], r.endpoints[i]
 	}
 	return r
+}
+
+// add takes endpoints that are not known yet, up to routeMax, and reports whether there
+// is more than one now.
+func (r *route) add(endpoints []string) bool {
+	for _, e := range endpoints {
+		if e != "" && len(r.endpoints) < routeMax && !slices.Contains(r.endpoints, e) {
+			r.endpoints = append(r.endpoints, e)
+		}
+	}
+	return len(r.endpoints) > 1
 }
 
 func (r *route) choose() string {
@@ -56,9 +70,15 @@ func (c *Client) run(ctx context.Context) {
 		if !c.pauseFor(ctx, r.wait(c.cfg.Random)) {
 			return
 		}
+		endpoint := r.choose()
 		began := c.cfg.Clock.Now()
-		greeted, err := c.connect(ctx, r.choose())
+		greeted, err := c.connect(ctx, endpoint, r)
 		now := c.cfg.Clock.Now()
+		if greeted {
+			c.cfg.Logger.Info("disconnected", "endpoint", endpoint, "reason", err)
+		} else {
+			c.cfg.Logger.Debug("not connected", "endpoint", endpoint, "reason", err)
+		}
 		if greeted && now-began >= redialMax {
 			// It served: begin a new round, with a wait before the same node is tried again.
 			r.failures = 1
@@ -93,7 +113,7 @@ func (c *Client) pauseFor(ctx context.Context, d time.Duration) bool {
 
 // connect opens a connection and serves it to its end. It returns whether the node
 // greeted, and why it is over.
-func (c *Client) connect(ctx context.Context, endpoint string) (greeted bool, err error) {
+func (c *Client) connect(ctx context.Context, endpoint string, r *route) (greeted bool, err error) {
 	dial, cancel := context.WithCancel(ctx)
 	defer cancel()
 	late := c.cfg.Clock.AfterFunc(c.cfg.DialTimeout, cancel)
@@ -118,12 +138,16 @@ func (c *Client) connect(ctx context.Context, endpoint string) (greeted bool, er
 	c.mu.Lock()
 	if err = c.pipe.Connected(hello, now); err == nil {
 		c.stream = stream
+		if c.cfg.Discover {
+			c.pipe.SetRoam(r.add(hello.GetEndpoints()))
+		}
 		c.advance(now)
 	}
 	c.mu.Unlock()
 	if err != nil {
 		return false, err
 	}
+	c.cfg.Logger.Info("connected", "endpoint", endpoint, "replica", hello.GetReplicaId(), "incarnation", hello.GetIncarnation())
 	return true, c.serve(stream)
 }
 

@@ -150,6 +150,9 @@ func (p *Pipeline) Leave() error {
 	return p.link.leave
 }
 
+// SetRoam says whether there are other nodes to try.
+func (p *Pipeline) SetRoam(roam bool) { p.cfg.Roam = roam }
+
 // strike counts a refusal that another node might not give, if there is another.
 func (p *Pipeline) strike(e *messages.Error) {
 	l := &p.link
