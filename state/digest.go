@@ -25,7 +25,7 @@ func (m *Machine) FullDigest() uint64 {
 	var leases, sessions, once, cursors, samples uint64
 	m.leases.order.scan(func(s leaseSlot) bool {
 		row := m.leases.at(s.slot)
-		if fixed := hashLeaseBody(row.id, row.body); fixed != row.body.fixed || row.id != s.id {
+		if fixed := hashLeaseFixed(row); fixed != row.fixed || row.id != s.id {
 			panic(fmt.Sprintf("state: lease %d has changed where it never may", row.id))
 		}
 		leases += hashLease(row)
@@ -67,7 +67,7 @@ func (m *Machine) checkLeases() {
 	m.leases.order.scan(func(s leaseSlot) bool {
 		row := m.leases.at(s.slot)
 		attached -= row.body.keys.len()
-		if row.body.anonymous && row.body.keys.len() != 1 {
+		if row.anonymous && row.body.keys.len() != 1 {
 			panic(fmt.Sprintf("state: anonymous lease %d has %d keys", s.id, row.body.keys.len()))
 		}
 		return true
@@ -87,13 +87,14 @@ func (m *Machine) hashGlobal() hasher {
 		i64(m.clock.ms).u64(m.clock.epoch).u64(m.clock.replica).u64(m.clock.nonce).u64(m.once.order)
 }
 
-func hashLeaseBody(id uint64, b *leaseBody) uint64 {
-	return newHash(tableLease).u64(id).u64(b.grantedAt).u64(b.alias).u64(b.sessionID).bool(b.anonymous).
+func hashLeaseFixed(row *leaseRow) uint64 {
+	b := row.body
+	return newHash(tableLease).u64(row.id).u64(b.grantedAt).u64(b.alias).u64(b.sessionID).bool(row.anonymous).
 		metadata(b.metadata).sum()
 }
 
 func hashLease(row *leaseRow) uint64 {
-	return hasher(row.body.fixed).i64(row.deadlineMs).i64(row.ttlMs).u64(row.renewals).sum()
+	return hasher(row.fixed).i64(row.deadlineMs).i64(row.ttlMs).u64(row.renewals).sum()
 }
 
 func hashSession(id uint64, s *session) uint64 {

@@ -92,7 +92,7 @@ func importRows(rows []*messages.SnapshotV1Row, takenAt int64, o ImportOptions) 
 	m.replaceConfig(cloneConfig(o.Config))
 	for _, row := range rows {
 		if at := row.GetExpiresAtUnixMs(); at != 0 {
-			_, slot := m.newLease(min(at-takenAt, clockMaxMs), leaseBody{anonymous: true})
+			_, slot := m.newLease(min(at-takenAt, clockMaxMs), true, leaseBody{})
 			m.leases.attach(slot, string(row.GetKey()))
 		}
 	}

@@ -130,7 +130,7 @@ func (m *Machine) planBinding(held uint64, p *messages.Put) (binding, *messages.
 	heldSlot, anonymous := int32(0), false
 	if held != 0 {
 		heldSlot = m.mustFind(held)
-		anonymous = m.leases.at(heldSlot).body.anonymous
+		anonymous = m.leases.at(heldSlot).anonymous
 	}
 	switch {
 	case p.GetIgnoreLease():
@@ -179,7 +179,7 @@ func (m *Machine) bind(b binding, held uint64, key string) {
 	}
 	switch {
 	case b.ttlMs != 0:
-		_, slot := m.newLease(b.ttlMs, leaseBody{anonymous: true})
+		_, slot := m.newLease(b.ttlMs, true, leaseBody{})
 		m.attach(slot, key)
 	case b.attach:
 		m.attach(b.slot, key)
@@ -268,7 +268,7 @@ func (m *Machine) stageTouch(t *messages.Touch) (remainingMs int64, err *message
 		switch row := m.leases.at(slot); {
 		case !m.live(row):
 			return 0, unknownLease(held)
-		case !row.body.anonymous:
+		case !row.anonymous:
 			return 0, leaseConflict(held)
 		}
 		return m.renew(slot, t.GetTtlMs()), nil

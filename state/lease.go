@@ -28,20 +28,20 @@ func (m *Machine) explicit(id uint64) (int32, bool) {
 		return 0, false
 	}
 	row := m.leases.at(slot)
-	return slot, !row.body.anonymous && m.live(row)
+	return slot, !row.anonymous && m.live(row)
 }
 
 // newLease adds a lease with the next id.
-func (m *Machine) newLease(ttlMs int64, body leaseBody) (uint64, int32) {
+func (m *Machine) newLease(ttlMs int64, anonymous bool, body leaseBody) (uint64, int32) {
 	id := m.global.nextLeaseID
 	m.global.nextLeaseID++
 	body.gen = m.leases.bodyGen()
 	body.grantedAt = m.kv.Revision()
-	body.fixed = hashLeaseBody(id, &body)
-	row := leaseRow{id: id, ttlMs: ttlMs, deadlineMs: m.clock.ms + ttlMs, body: &body}
+	row := leaseRow{id: id, ttlMs: ttlMs, deadlineMs: m.clock.ms + ttlMs, anonymous: anonymous, body: &body}
+	row.fixed = hashLeaseFixed(&row)
 	slot := m.leases.add(row)
 	m.journal.note(undoStep{what: undoAdd, row: row})
-	m.effects.Granted = append(m.effects.Granted, LeaseGranted{LeaseID: id, TTLMs: ttlMs, Anonymous: body.anonymous})
+	m.effects.Granted = append(m.effects.Granted, LeaseGranted{LeaseID: id, TTLMs: ttlMs, Anonymous: anonymous})
 	return id, slot
 }
 
@@ -76,7 +76,7 @@ func (m *Machine) attach(slot int32, key string) {
 func (m *Machine) release(id uint64, key string) {
 	slot := m.mustFind(id)
 	row := m.leases.at(slot)
-	if !row.body.anonymous {
+	if !row.anonymous {
 		m.leases.detach(slot, key)
 		m.journal.note(undoStep{what: undoDetach, id: id, key: key})
 		return
@@ -101,7 +101,7 @@ func (m *Machine) endLease(slot int32, cause messages.EventCause) (keys int) {
 		keys++
 		return true
 	})
-	ended := LeaseEnded{LeaseID: id, Keys: keys, Anonymous: body.anonymous, Cause: cause}
+	ended := LeaseEnded{LeaseID: id, Keys: keys, Anonymous: row.anonymous, Cause: cause}
 	if cause == messages.EventCause_EVENT_CAUSE_EXPIRED {
 		ended.LatenessMs = m.clock.ms - row.deadlineMs
 	}
@@ -126,7 +126,7 @@ func (m *Machine) grantLease(r *messages.Result, g *messages.GrantLease) *messag
 				WithField("alias").WithLease(m.leases.at(slot).id)
 		}
 	}
-	id, _ := m.newLease(g.GetTtlMs(), leaseBody{alias: g.GetAlias(), metadata: g.GetMetadata()})
+	id, _ := m.newLease(g.GetTtlMs(), false, leaseBody{alias: g.GetAlias(), metadata: g.GetMetadata()})
 	r.Answer = &messages.Result_GrantLease{GrantLease: &messages.GrantLeaseResult{LeaseId: id, TtlMs: g.GetTtlMs()}}
 	return nil
 }
@@ -171,7 +171,7 @@ func (m *Machine) keepAliveAnswer() *keepAliveAnswer {
 // it ends its keys' time a little earlier and revives nothing.
 func (m *Machine) revokeLease(r *messages.Result, v *messages.RevokeLease) *messages.Error {
 	slot, ok := m.leases.find(v.GetLeaseId())
-	if !ok || m.leases.at(slot).body.anonymous {
+	if !ok || m.leases.at(slot).anonymous {
 		return leaseNotFound(v.GetLeaseId())
 	}
 	m.begin(false)

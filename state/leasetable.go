@@ -12,28 +12,30 @@ import (
 
 // leaseTable holds every lease: rows in small pages that are copied when a view may
 // still read them, so that a view costs O(1) and a keep-alive after it one page.
-// Beside the rows stand, for the writer alone, the queue of deadlines and the map
-// from ids.
+// Beside the rows stand, for the writer alone, the queue of deadlines and the slots
+// by id.
 type leaseTable struct {
 	rows   leasePages
 	gen    uint64 // of what no view has seen yet
 	shared bool   // a view was taken in this generation
 	free   []int32
 	slots  int32 // ever used
-	byID   map[uint64]int32
+	byID   leaseIDs
 	byTime deadlines
 	order  ordered[leaseSlot]
 	alias  ordered[leaseAlias]
 	digest uint64
 }
 
-// leaseRow is what keep-alives change, and the rest behind a pointer.
+// leaseRow is what a keep-alive needs, and the rest behind a pointer.
 type leaseRow struct {
 	id         uint64 // 0 marks a free row
 	deadlineMs int64
 	ttlMs      int64
 	renewals   uint64
+	fixed      uint64 // hash of what never changes
 	body       *leaseBody
+	anonymous  bool
 }
 
 type leaseBody struct {
@@ -41,13 +43,10 @@ type leaseBody struct {
 	grantedAt uint64
 	alias     uint64
 	sessionID uint64
-	anonymous bool
 	metadata  []*messages.MetadataEntry
 	keys      keySet
 	// dependents counts the cursors and reports that end with the lease.
 	dependents uint32
-	// fixed is the hash of what never changes.
-	fixed uint64
 }
 
 type leaseSlot struct {
@@ -60,7 +59,7 @@ type leaseAlias struct{ alias, id uint64 }
 func newLeaseTable() leaseTable {
 	return leaseTable{
 		gen:   1,
-		byID:  map[uint64]int32{},
+		byID:  newLeaseIDs(),
 		order: newOrdered(func(a, b leaseSlot) bool { return a.id < b.id }),
 		alias: newOrdered(func(a, b leaseAlias) bool {
 			return a.alias < b.alias || a.alias == b.alias && a.id < b.id
@@ -68,12 +67,11 @@ func newLeaseTable() leaseTable {
 	}
 }
 
-func (t *leaseTable) len() int { return len(t.byID) }
+func (t *leaseTable) len() int { return t.byID.n }
 
 // find returns the slot of a lease.
 func (t *leaseTable) find(id uint64) (int32, bool) {
-	slot, ok := t.byID[id]
-	return slot, ok
+	return t.byID.get(id)
 }
 
 // at returns a row for reading only.
@@ -89,7 +87,7 @@ func (t *leaseTable) add(row leaseRow) int32 {
 	}
 	t.touched()
 	*t.rows.own(slot, t.gen) = row
-	t.byID[row.id] = slot
+	t.byID.add(row.id, slot)
 	t.byTime.add(deadline{ms: row.deadlineMs, id: row.id, slot: slot})
 	t.order.set(leaseSlot{id: row.id, slot: slot})
 	if a := row.body.alias; a != 0 {
@@ -111,7 +109,7 @@ func (t *leaseTable) remove(slot int32) leaseRow {
 	t.digest -= hashLease(&row)
 	t.free = append(t.free, slot)
 	t.byTime.remove(slot)
-	delete(t.byID, row.id)
+	t.byID.remove(row.id)
 	t.order.remove(leaseSlot{id: row.id})
 	if a := row.body.alias; a != 0 {
 		t.alias.remove(leaseAlias{alias: a, id: row.id})

@@ -182,9 +182,10 @@ func (m *Machine) attachAll() (err error) {
 		return err
 	}
 	m.leases.order.scan(func(s leaseSlot) bool {
-		b := m.leases.at(s.slot).body
+		row := m.leases.at(s.slot)
+		b := row.body
 		switch {
-		case b.anonymous && b.keys.len() != 1:
+		case row.anonymous && b.keys.len() != 1:
 			err = fmt.Errorf("anonymous lease %d has %d keys", s.id, b.keys.len())
 		case b.sessionID != 0:
 			if o, ok := m.sessions.find(b.sessionID); !ok || o.leaseID != s.id {

@@ -25,12 +25,14 @@ func (l *loader) lease(r *messages.SnapshotLease) error {
 	}
 	body := &leaseBody{
 		gen: m.leases.bodyGen(), grantedAt: r.GetGrantedAt(), alias: r.GetAlias(), sessionID: r.GetSessionId(),
-		anonymous: r.GetAnonymous(), metadata: r.GetMetadata(),
+		metadata: r.GetMetadata(),
 	}
-	body.fixed = hashLeaseBody(r.GetId(), body)
-	m.leases.add(leaseRow{
-		id: r.GetId(), deadlineMs: r.GetDeadlineMs(), ttlMs: r.GetTtlMs(), renewals: r.GetRenewals(), body: body,
-	})
+	row := leaseRow{
+		id: r.GetId(), deadlineMs: r.GetDeadlineMs(), ttlMs: r.GetTtlMs(), renewals: r.GetRenewals(),
+		anonymous: r.GetAnonymous(), body: body,
+	}
+	row.fixed = hashLeaseFixed(&row)
+	m.leases.add(row)
 	return nil
 }
 

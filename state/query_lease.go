@@ -28,7 +28,7 @@ func (v *View) leaseList(q *messages.LeaseListRequest, s *shower) *messages.Leas
 	limit := limitOf(q.GetLimit())
 	budget := newAnswerBudget()
 	v.leases.scan(q.GetAfterLeaseId(), func(row *leaseRow) bool {
-		if row.body.anonymous && !q.GetIncludeAnonymous() {
+		if row.anonymous && !q.GetIncludeAnonymous() {
 			return true
 		}
 		if len(reply.Leases) == limit || !budget.fitsBytes(leaseInfoBytes(row)) {
@@ -57,7 +57,7 @@ func (row *leaseRow) info(clockMs int64) *messages.LeaseInfo {
 		RemainingTtlMs: max(0, row.deadlineMs-clockMs),
 		GrantedAt:      row.body.grantedAt,
 		KeyCount:       uint32(row.body.keys.len()),
-		Anonymous:      row.body.anonymous,
+		Anonymous:      row.anonymous,
 		Metadata:       row.body.metadata,
 		Renewals:       row.renewals,
 		Alias:          row.body.alias,

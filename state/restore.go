@@ -63,7 +63,7 @@ func (v *View) Leftovers(floor uint64, limit int) []*messages.Command {
 			return false
 		}
 		switch {
-		case row.body.anonymous:
+		case row.anonymous:
 		case row.body.sessionID != 0:
 			out = append(out, &messages.Command{Op: &messages.Command_CloseSession{
 				CloseSession: &messages.CloseSession{SessionId: row.body.sessionID},

@@ -52,25 +52,21 @@ func (t *sessionTable) find(id uint64) (*session, bool) {
 	return row.session, ok
 }
 
-// own returns a session for changing it. Its hash has left the digest: call done
-// afterwards.
-func (t *sessionTable) own(id uint64) *session {
-	row, ok := t.table.get(sessionRow{id: id})
-	if !ok {
-		panic(fmt.Sprintf("sessions: %d does not exist", id))
-	}
-	t.digest -= hashSession(id, row.session)
+// own returns a session of the table for changing it: s, or a copy when a view may
+// see s. Its hash has left the digest: call done afterwards.
+func (t *sessionTable) own(id uint64, s *session) *session {
+	t.digest -= hashSession(id, s)
 	if t.shared {
 		t.shared = false
 		t.gen++
 	}
-	if row.gen != t.gen {
-		c := *row.session
+	if s.gen != t.gen {
+		c := *s
 		c.gen = t.gen
-		row.session = &c
-		t.table.set(row)
+		s = &c
+		t.table.set(sessionRow{id: id, session: s})
 	}
-	return row.session
+	return s
 }
 
 func (t *sessionTable) done(id uint64, s *session) { t.digest += hashSession(id, s) }
@@ -102,14 +98,13 @@ func (t *sessionTable) remove(id uint64) {
 	t.table.remove(sessionRow{id: id})
 }
 
-// acknowledge drops the answers up to a number.
-func (t *sessionTable) acknowledge(id uint64, number uint64) {
-	s, _ := t.find(id)
+// acknowledge drops the answers up to a number, and returns the session then.
+func (t *sessionTable) acknowledge(id uint64, s *session, number uint64) *session {
 	number = min(number, s.last)
 	if number <= s.acknowledged {
-		return
+		return s
 	}
-	s = t.own(id)
+	s = t.own(id, s)
 	n := int(number - s.acknowledged)
 	for i := range n {
 		t.digest -= s.hashAnswer(id, i)
@@ -118,11 +113,12 @@ func (t *sessionTable) acknowledge(id uint64, number uint64) {
 	s.answers = s.answers[n:]
 	s.acknowledged = number
 	t.done(id, s)
+	return s
 }
 
 // record keeps the answer of the next number.
-func (t *sessionTable) record(id uint64, r *messages.Result) {
-	s := t.own(id)
+func (t *sessionTable) record(id uint64, s *session, r *messages.Result) {
+	s = t.own(id, s)
 	s.last++
 	if n := len(s.answers); n == cap(s.answers) {
 		s.answers = append(make([]answer, 0, max(answersGrowth, 2*n)), s.answers...)
@@ -150,8 +146,7 @@ func (m *Machine) inSession(r *messages.Result, c *messages.Command) *messages.E
 		// Whether this number was applied while the session lived, nobody knows.
 		return messages.UnknownOutcome(messages.Code_CODE_SESSION_EXPIRED, "session %d does not exist", id)
 	}
-	m.sessions.acknowledge(id, c.GetAcknowledged())
-	s, _ = m.sessions.find(id)
+	s = m.sessions.acknowledge(id, s, c.GetAcknowledged())
 	switch {
 	case number <= s.acknowledged:
 		return messages.UnknownOutcome(messages.Code_CODE_OUT_OF_ORDER, "write %d was answered and acknowledged", number)
@@ -172,8 +167,8 @@ func (m *Machine) inSession(r *messages.Result, c *messages.Command) *messages.E
 			WithField("acknowledged").WithLimit(sessionAnswerBytesMax)
 	}
 	m.settle(r, m.idempotent(r, c))
-	if _, ok := m.sessions.find(id); ok { // it may have ended itself
-		m.sessions.record(id, r)
+	if s, ok := m.sessions.find(id); ok { // it may have ended itself
+		m.sessions.record(id, s, r)
 	}
 	return nil
 }
@@ -188,7 +183,7 @@ func (m *Machine) openSession(r *messages.Result, o *messages.OpenSession) *mess
 	}
 	id := m.global.nextSessionID
 	m.global.nextSessionID++
-	lease, _ := m.newLease(o.GetTtlMs(), leaseBody{sessionID: id})
+	lease, _ := m.newLease(o.GetTtlMs(), false, leaseBody{sessionID: id})
 	m.sessions.add(id, session{leaseID: lease, label: o.GetLabel()})
 	r.Answer = &messages.Result_OpenSession{OpenSession: &messages.OpenSessionResult{
 		SessionId: id, LeaseId: lease, TtlMs: o.GetTtlMs(),

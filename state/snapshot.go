@@ -112,7 +112,7 @@ func leaseToRow(row *leaseRow) *messages.SnapshotLease {
 		TtlMs:      row.ttlMs,
 		DeadlineMs: row.deadlineMs,
 		GrantedAt:  row.body.grantedAt,
-		Anonymous:  row.body.anonymous,
+		Anonymous:  row.anonymous,
 		Metadata:   row.body.metadata,
 		Renewals:   row.renewals,
 		Alias:      row.body.alias,
