@@ -30,6 +30,11 @@ func (a *app) connect() (*client.Client, error) {
 		Name: "concord CLI", TLS: config, Timeout: a.timeout,
 		OneShot: true, Settle: a.timeout, NewKey: a.newKey,
 	}
+	if a.verbose {
+		if cfg.Logger, err = newLogger(a.err, "debug", a.json()); err != nil {
+			return nil, err
+		}
+	}
 	for e := range strings.SplitSeq(endpoints, ",") {
 		if e = strings.TrimSpace(e); e != "" {
 			cfg.Endpoints = append(cfg.Endpoints, e)

@@ -6,7 +6,21 @@ import (
 	"github.com/concord-kv/concord/messages"
 )
 
-// The exit codes of the package comment.
+// exitCodes is the table, as help prints it.
+const exitCodes = `  0    done
+  1    not found: the key, lease, index, cursor or idempotency key does not exist
+  2    bad arguments, or input that the store refuses by its form; not applied
+  3    refused by the state of the store (compacted, lease_conflict, no_space, ...);
+       not applied
+  4    the cluster cannot take it now (unavailable, no_leader, overloaded, timeout,
+       ...); not applied
+  5    nobody knows whether the write was applied; concord resolve may tell
+  6    not allowed
+  7    a condition did not hold (--if-absent, --if-exists, --if-revision,
+       txn --check); not applied
+  70   a defect of ours
+  130  interrupted`
+
 const (
 	exitOK          = 0
 	exitNotFound    = 1

@@ -23,6 +23,7 @@ type app struct {
 	endpoint        string
 	output          string
 	timeout         time.Duration
+	verbose         bool
 	ca, cert, key   string // PEM files
 	idempotencyKey  string
 	usedIdempotency string // the key of the last write
@@ -77,6 +78,7 @@ func (a *app) rootCommand() *cobra.Command {
 	f.StringVar(&a.endpoint, "endpoint", "", "nodes as HOST:PORT[,HOST:PORT...]; else CONCORD_ENDPOINT, else "+endpointDefault)
 	f.StringVarP(&a.output, "output", "o", "text", "text or json")
 	f.DurationVar(&a.timeout, "timeout", 5*time.Second, "how long a request may take")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr where the client is connected, and why it no longer is")
 	f.StringVar(&a.ca, "ca", "", "PEM file of the authority of the nodes' certificates; turns TLS on")
 	f.StringVar(&a.cert, "cert", "", "PEM file of the client's certificate")
 	f.StringVar(&a.key, "key", "", "PEM file of the certificate's key")
@@ -87,6 +89,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.listCommand(), a.historyCommand(), a.changesCommand(), a.watchCommand(),
 		a.leaseCommand(), a.indexCommand(), a.cursorCommand(), a.compactCommand(), a.configCommand(),
 		a.benchCommand(),
+		&cobra.Command{Use: "exit-codes", Short: "What the exit codes of every command mean", Long: exitCodes},
 	)
 	for _, c := range commands(root) {
 		if c.Args != nil {

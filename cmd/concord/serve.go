@@ -14,15 +14,18 @@ import (
 func (a *app) serveCommand() *cobra.Command {
 	var (
 		cfg   node.Config
-		level string
+		flags serveFlags
 	)
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node: alone, with its data in ./data, for clients on this machine",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			logger, err := newLogger(a.err, level, a.json())
+			logger, err := newLogger(a.err, flags.level, a.json())
 			if err != nil {
+				return err
+			}
+			if err := flags.apply(&cfg); err != nil {
 				return err
 			}
 			slog.SetDefault(logger)
@@ -49,11 +52,7 @@ func (a *app) serveCommand() *cobra.Command {
 			return err
 		},
 	}
-	f := c.Flags()
-	f.StringVar(&cfg.Dir, "data-dir", "data", "where the node keeps its log and snapshots")
-	f.StringVar(&cfg.ClientAddress, "listen", endpointDefault, "where clients connect; port 0 takes a free one")
-	f.StringVar(&cfg.AdminAddress, "admin", "", "where /metrics and /healthz are served; default not at all")
-	f.StringVar(&level, "log-level", "warn", "debug, info, warn or error")
+	flags.add(c, &cfg)
 	return c
 }
 
