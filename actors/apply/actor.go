@@ -23,7 +23,12 @@ type Gauges struct {
 	state.Stats
 	Revision, CompactRevision uint64
 	ClockMs                   int64
+	// Digests are the state's at agreed places of the log that the batch has passed.
+	Digests []Digest
 }
+
+// Digest is the state's digest when index had just been applied.
+type Digest struct{ Index, Digest uint64 }
 
 // Config is what apply needs. All fields are required.
 type Config struct {

@@ -19,6 +19,10 @@ const (
 	viewsMax = 65_536
 	// dueMax bounds one answer to DueLeases.
 	dueMax = 10_000
+	// digestEvery is between two places of the log where replicas are compared: the
+	// first entry at or after each multiple. Batches differ between replicas, places do
+	// not.
+	digestEvery = 64
 )
 
 // effects is what the core asks its shell to do.
@@ -39,6 +43,7 @@ type core struct {
 	meter   Telemetry
 
 	waiting []waiter // for an index
+	digests []Digest // of the batch
 
 	owner [3]uint64 // epoch, replica, nonce that replica was told
 	// toldMs is the earliest deadline that expiry knows; 0 for none. told is false
@@ -67,7 +72,11 @@ func (c *core) apply(entries []consensus.Entry) {
 			// came from.
 			panic(fmt.Sprintf("apply: entry %d does not decode: %v", entries[i].Index, err))
 		}
+		before := c.machine.Applied()
 		entries[i].Results = c.machine.Apply(entries[i].Index, e)
+		if entries[i].Index/digestEvery != before/digestEvery {
+			c.digests = append(c.digests, Digest{entries[i].Index, c.machine.Digest()})
+		}
 		if len(entries[i].Results) != len(e.GetCommands()) {
 			panic(fmt.Sprintf("apply: %d results for the %d commands of entry %d",
 				len(entries[i].Results), len(e.GetCommands()), entries[i].Index))
@@ -82,6 +91,7 @@ func (c *core) after(entries int) {
 		c.out.committed(&state.Committed{Effects: e, Applied: c.machine.Applied()})
 	}
 	c.meter.Applied(entries, e, c.gauges())
+	c.digests = nil
 	c.tellOwner()
 	c.tellDeadline()
 	c.releaseViews()
@@ -103,7 +113,7 @@ func (c *core) install(m *state.Machine) {
 func (c *core) gauges() Gauges {
 	return Gauges{
 		Stats: c.machine.Stats(), Revision: c.machine.Revision(),
-		CompactRevision: c.machine.CompactRevision(), ClockMs: c.machine.ClockMs(),
+		CompactRevision: c.machine.CompactRevision(), ClockMs: c.machine.ClockMs(), Digests: c.digests,
 	}
 }
 

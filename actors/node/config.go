@@ -3,6 +3,7 @@ package node
 import (
 	"crypto/tls"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"net"
 	"time"
@@ -42,6 +43,20 @@ type Config struct {
 	// Join starts a node that was added to a running cluster; NonVoting one that was
 	// added without a vote. Both stay set at restarts.
 	Join, NonVoting bool
+	// PeerListenAddress is where other nodes connect to pass proposals on. Empty: no
+	// other node can reach this one, which must then stay alone. It is the endpoint of
+	// nodes: without TLS it must not be reachable by anyone else.
+	PeerListenAddress string
+	// PeerServerTLS and PeerClientTLS turn on mutual TLS there; both or none.
+	PeerServerTLS, PeerClientTLS *tls.Config
+	// Members are where members are reached, this one included, as far as the
+	// configuration says; the rest is learnt from other nodes.
+	Members []*messages.MemberAddress
+	// Contacts are peer addresses of nodes to learn the members from.
+	Contacts []string
+	// ClusterName keeps clusters apart that could reach each other by mistake: nodes of
+	// another name are not heard. It cannot change later. Default: none.
+	ClusterName string
 	// RaftTiming decides how fast a lost leader is replaced. Default: see
 	// consensus.DragonboatConfig.
 	RaftTiming consensus.Timing
@@ -137,7 +152,15 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Incarnation == 0 {
 		c.Incarnation = 1
 	}
-	for name, address := range map[string]string{"ClientAddress": c.ClientAddress, "AdminAddress": c.AdminAddress} {
+	if c.PeerListenAddress == "" && (len(c.InitialMembers) > 1 || c.Join) {
+		return c, messages.InvalidField("PeerListenAddress", "a node with other members needs one: they pass proposals on")
+	}
+	if (c.PeerServerTLS == nil) != (c.PeerClientTLS == nil) {
+		return c, messages.InvalidField("PeerClientTLS", "TLS between nodes goes both ways")
+	}
+	for name, address := range map[string]string{
+		"ClientAddress": c.ClientAddress, "AdminAddress": c.AdminAddress, "PeerListenAddress": c.PeerListenAddress,
+	} {
 		if address == "" {
 			continue
 		}
@@ -194,6 +217,11 @@ func (c Config) dragonboat() (consensus.DragonboatConfig, error) {
 		CAFile: c.RaftCAFile, CertFile: c.RaftCertFile, KeyFile: c.RaftKeyFile,
 		InitialMembers: c.InitialMembers, Join: c.Join, NonVoting: c.NonVoting,
 		Timing: c.RaftTiming, SnapshotBytes: c.SnapshotBytes, Logger: c.Logger, FS: c.FS,
+	}
+	if c.ClusterName != "" {
+		h := fnv.New64a()
+		h.Write([]byte(c.ClusterName))
+		d.DeploymentID = h.Sum64() | 1<<63 // never 0, which is no name
 	}
 	if d.RaftAddress == "" {
 		port, err := freePort()

@@ -18,8 +18,11 @@ type facts struct {
 	startMs   int64
 	replicaID uint64
 	version   string
-	endpoints map[uint64]string // client endpoints, by replica
-	sorted    []string
+	fixed     map[uint64]string // client endpoints by configuration
+	endpoints atomic.Pointer[endpoints]
+	digests   digests
+	// leaderHeardMs is when a leader was last heard of, on the node's clock.
+	leaderHeardMs atomic.Int64
 
 	ready   atomic.Bool
 	leader  atomic.Pointer[messages.LeaderChanged]
@@ -28,6 +31,12 @@ type facts struct {
 
 	watches     atomic.Int64
 	connections atomic.Int64
+}
+
+// endpoints are where clients reach the members that are known. They do not change.
+type endpoints struct {
+	byReplica map[uint64]string
+	sorted    []string
 }
 
 // clusterFacts are about the cluster, as of a recent apply.
@@ -52,12 +61,13 @@ var _ session.Node = (*facts)(nil)
 func newFacts(cfg Config) *facts {
 	f := &facts{
 		clock: cfg.Clock, startMs: cfg.Clock.MonotonicMs(),
-		replicaID: cfg.ReplicaID, version: cfg.Version, endpoints: maps.Clone(cfg.Endpoints),
+		replicaID: cfg.ReplicaID, version: cfg.Version, fixed: maps.Clone(cfg.Endpoints),
 	}
-	if f.endpoints == nil {
-		f.endpoints = map[uint64]string{}
+	if f.fixed == nil {
+		f.fixed = map[uint64]string{}
 	}
-	f.setEndpoints()
+	f.leaderHeardMs.Store(f.startMs)
+	f.learned(cfg.Members)
 	f.leader.Store(&messages.LeaderChanged{})
 	f.cluster.Store(&clusterFacts{})
 	f.applied.Store(&appliedFacts{})
@@ -68,25 +78,42 @@ func newFacts(cfg Config) *facts {
 // one, which it does when clients see the node under another address. It is called
 // before anybody else knows f.
 func (f *facts) serveAt(address string) {
-	if f.endpoints[f.replicaID] == "" {
-		f.endpoints[f.replicaID] = address
+	if f.endpoints.Load().byReplica[f.replicaID] == "" {
+		f.fixed[f.replicaID] = address
 	}
-	f.setEndpoints()
+	f.learned(nil)
 }
 
-func (f *facts) setEndpoints() {
-	f.sorted = slices.Sorted(maps.Values(f.endpoints))
+// learned takes the addresses of the members; what the configuration says goes first.
+func (f *facts) learned(members []*messages.MemberAddress) {
+	e := &endpoints{byReplica: maps.Clone(f.fixed)}
+	for _, m := range members {
+		if m.GetClient() != "" && e.byReplica[m.GetReplicaId()] == "" {
+			e.byReplica[m.GetReplicaId()] = m.GetClient()
+		}
+	}
+	e.sorted = slices.Sorted(maps.Values(e.byReplica))
+	f.endpoints.Store(e)
+}
+
+// leaderSilentMs is how long ago a leader was heard of.
+func (f *facts) leaderSilentMs() int64 {
+	if f.leader.Load().GetIsLeader() {
+		return 0
+	}
+	return max(0, f.clock.MonotonicMs()-f.leaderHeardMs.Load())
 }
 
 // Facts implements session.Node.
 func (f *facts) Facts() session.Facts {
-	leader, cluster := f.leader.Load(), f.cluster.Load()
+	leader, cluster, at := f.leader.Load(), f.cluster.Load(), f.endpoints.Load()
 	return session.Facts{
 		Ready:     f.ready.Load(),
 		ClusterID: cluster.id, Incarnation: cluster.incarnation, Cluster: cluster.config,
 		ReplicaID: f.replicaID, LeaderID: leader.GetLeaderId(), RaftTerm: leader.GetRaftTerm(),
-		LeaderEndpoint: f.endpoints[leader.GetLeaderId()], Endpoints: f.sorted,
-		Version: f.version, UptimeMs: f.clock.MonotonicMs() - f.startMs,
+		LeaderEndpoint: at.byReplica[leader.GetLeaderId()], Endpoints: at.sorted,
+		LeaderSilentMs: f.leaderSilentMs(),
+		Version:        f.version, UptimeMs: f.clock.MonotonicMs() - f.startMs,
 		Watches: uint64(max(0, f.watches.Load())),
 	}
 }

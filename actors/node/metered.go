@@ -16,6 +16,9 @@ var background = context.Background()
 // Applied implements apply.Telemetry. It runs once a batch.
 func (t *telemetry) Applied(entries int, e *state.Effects, g apply.Gauges) {
 	t.Installed(g)
+	for _, d := range g.Digests {
+		t.facts.digests.add(d.Index, d.Digest)
+	}
 	t.entries.Add(background, int64(entries))
 	for k := range e.Commands {
 		count(t.commands, int(e.Commands[k]), t.kinds[k])

@@ -32,6 +32,8 @@ type Node struct {
 	dialer  transport.Dialer
 	clients *transport.GRPCServer // nil without ClientAddress
 	admin   *admin                // nil without AdminAddress
+	links   *links
+	members members
 
 	stopClock []func()
 
@@ -94,6 +96,10 @@ func (n *Node) Ready() <-chan struct{} { return n.ready }
 // ends the process by default, has been called.
 func (n *Node) Failed() <-chan struct{} { return n.fail.halted }
 
+// Removed is closed when this node has learnt that it was removed from its cluster. It
+// serves nothing any more; its id never comes back.
+func (n *Node) Removed() <-chan struct{} { return n.links.removed }
+
 // Addr returns the address that gRPC clients dial; empty without one.
 func (n *Node) Addr() string {
 	if n.clients == nil {
@@ -126,7 +132,7 @@ func (n *Node) Status(ctx context.Context) (*messages.StatusReply, error) {
 	s, f := v.Status(), n.facts.Facts()
 	s.ReplicaId, s.LeaderId, s.RaftTerm = f.ReplicaID, f.LeaderID, f.RaftTerm
 	s.Watchers, s.Clients = f.Watches, uint64(max(0, n.facts.connections.Load()))
-	s.Version, s.UptimeMs = f.Version, f.UptimeMs
+	s.Version, s.UptimeMs, s.LeaderSilentMs = f.Version, f.UptimeMs, f.LeaderSilentMs
 	return s, nil
 }
 
@@ -167,10 +173,11 @@ func (n *Node) Close() error {
 	return n.closeErr
 }
 
-// shutdown stops the parts in the reverse of the order in which they need each
+// shutdown hands the lead over and stops the parts in the reverse of the order in which they need each
 // other: sessions, which first answer what is in flight, the actors that propose, the log, the state machine
 // that the log waits for, the clock.
 func (n *Node) shutdown() error {
+	n.giveUpLead()
 	n.facts.ready.Store(false)
 	var errs []error
 	within := func(f func(context.Context) error) {
@@ -189,7 +196,10 @@ func (n *Node) shutdown() error {
 	for _, stop := range n.stopClock {
 		stop()
 	}
-	n.stopActors(n.pids.root, n.pids.expiry, n.pids.watch, n.pids.replica)
+	if n.links != nil {
+		n.links.close()
+	}
+	n.stopActors(n.pids.operator, n.pids.root, n.pids.expiry, n.pids.watch, n.pids.replica)
 	if n.log != nil {
 		errs = append(errs, n.log.Close())
 	}

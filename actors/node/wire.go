@@ -23,8 +23,8 @@ import (
 
 // pids names the node's actors. They know each other before they are spawned.
 type pids struct {
-	replica, apply, expiry, watch, root *actor.PID
-	spawned                             map[string]bool
+	replica, apply, expiry, watch, root, operator *actor.PID
+	spawned                                       map[string]bool
 }
 
 // gatewayInterval is how often sessions hear the time.
@@ -48,13 +48,25 @@ func (n *Node) open() error {
 		closeListener(clientListener)
 		return err
 	}
+	peerListener, err := listen(cfg.PeerListenAddress)
+	if err != nil {
+		closeListener(clientListener)
+		closeListener(adminListener)
+		return err
+	}
+	n.links = newLinks(n.facts)
 	if n.meter, err = newTelemetry(n.facts); err == nil {
 		err = n.openActors()
 	}
 	if err != nil {
 		closeListener(clientListener)
 		closeListener(adminListener)
+		closeListener(peerListener)
 		return err
+	}
+	if peerListener != nil {
+		n.links.start(cfg, peerListener, n.Addr(), n.system, n.pids.replica)
+		n.waits.Go(n.watchMembers)
 	}
 	n.dialer = transport.NewInProcess(n.gateway.Serve)
 	if clientListener != nil {
@@ -67,6 +79,14 @@ func (n *Node) open() error {
 	}
 	n.waits.Go(n.awaitReady)
 	return nil
+}
+
+// peers is nil on a node that no other node can reach.
+func (n *Node) peers() replica.Peers {
+	if n.cfg.PeerListenAddress == "" {
+		return nil
+	}
+	return n.links
 }
 
 func closeListener(l net.Listener) {
@@ -86,7 +106,7 @@ func (n *Node) openActors() error {
 	*p = pids{
 		replica: n.system.NewLocalPID("replica"), apply: n.system.NewLocalPID("apply"),
 		expiry: n.system.NewLocalPID("expiry"), watch: n.system.NewLocalPID("watch"),
-		root: n.system.NewLocalPID("node"), spawned: map[string]bool{},
+		root: n.system.NewLocalPID("node"), operator: n.system.NewLocalPID("operator"), spawned: map[string]bool{},
 	}
 	// Whoever is sent to must be there first: apply before the log that brings it
 	// entries, the log before the replica that proposes.
@@ -97,7 +117,7 @@ func (n *Node) openActors() error {
 		TickMs: cfg.ExpiryTick.Milliseconds(), WakeMs: cfg.ClockInterval.Milliseconds(),
 	}))
 	gateway, err := session.NewGateway(n.system, session.Config{
-		Replica: p.replica, Apply: p.apply, Watch: p.watch, Node: n.facts, Telemetry: sessionTelemetry{n.meter}, Logger: cfg.Logger,
+		Replica: p.replica, Apply: p.apply, Watch: p.watch, Operator: p.operator, Node: n.facts, Telemetry: sessionTelemetry{n.meter}, Logger: cfg.Logger,
 		GatewayProps: n.props("gateway"), SessionProps: n.props("session"),
 	})
 	if err != nil {
@@ -107,6 +127,7 @@ func (n *Node) openActors() error {
 	if err := n.openLog(); err != nil {
 		return err
 	}
+	n.spawn(p.operator, actor.PropsFromProducer(func() actor.Actor { return &operator{node: n} }))
 	bootstrapped := make(chan struct{})
 	n.spawn(p.root, actor.PropsFromProducer(func() actor.Actor {
 		return &root{
@@ -123,6 +144,7 @@ func (n *Node) openActors() error {
 		Log: n.log, Clock: cfg.Clock, Limits: cfg.Replica, Nonce: nonces(cfg.Seams.Random), Telemetry: n.meter,
 		Apply: p.apply, Expiry: p.expiry,
 		Subscribers: []*actor.PID{p.root, p.watch, n.gateway.PID()},
+		Peers:       n.peers(),
 	}))
 	n.startClock()
 	return nil

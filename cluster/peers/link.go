@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -245,6 +246,10 @@ func (m *Mesh) dial(ctx context.Context, address string, to uint64) (s grpc.Clie
 		return nil, nil, nil, err
 	}
 	if h, err = receiveHello(ctx, s); err != nil {
+		var e *messages.Error
+		if errors.As(err, &e) && m.cfg.Refused != nil {
+			m.cfg.Refused(e)
+		}
 		return nil, nil, nil, err
 	}
 	if e := m.refuse(h); e != nil {

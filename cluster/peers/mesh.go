@@ -41,6 +41,8 @@ type Config struct {
 	Heard func(from *messages.PeerHello, beat *messages.PeerBeat)
 	// Learned takes the addresses of all members that are known, when they change.
 	Learned func([]*messages.MemberAddress)
+	// Refused hears why another node refused this one. Optional.
+	Refused func(*messages.Error)
 	Logger  *slog.Logger
 }
 
