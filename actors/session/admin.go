@@ -1,6 +1,9 @@
 package session
 
 import (
+	"maps"
+	"slices"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/concord-kv/concord/messages"
@@ -57,8 +60,8 @@ func (c *core) adminAnswered(m *messages.AdminAnswered) {
 
 // expireAdmins answers what the node should have answered by now.
 func (c *core) expireAdmins() {
-	for id, a := range c.admins {
-		if a.deadlineMs <= c.nowMs {
+	for _, id := range slices.Sorted(maps.Keys(c.admins)) {
+		if a := c.admins[id]; a.deadlineMs <= c.nowMs {
 			delete(c.admins, id)
 			c.fail(a.call, messages.UnknownOutcome(messages.Code_CODE_TIMEOUT, "no answer of the node").Detail, a.bytes)
 		}
