@@ -3,6 +3,7 @@ package actortest
 import (
 	"flag"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"runtime/debug"
@@ -20,6 +21,7 @@ var (
 	simSeed   = flag.Uint64("sim.seed", 0, "run this seed alone")
 	simTime   = flag.Duration("sim.time", 0, "how long TestSim runs if -sim.seeds is 0; default 20 s with -short, else 60 s")
 	simShrink = flag.Duration("sim.shrink", 30*time.Second, "how long a failing script is shrunk")
+	simTrace  = flag.String("sim.trace", "", "the file that gets the trace of -sim.seed")
 	simStop   = flag.Bool("sim.stop", true, "stop at the first failure")
 )
 
@@ -76,6 +78,14 @@ func TestSim(t *testing.T) {
 func run(t *testing.T, seed uint64) sim.Result {
 	t.Helper()
 	opts, script := sim.Generate(seed)
+	if *simTrace != "" && *simSeed != 0 {
+		f, err := os.Create(*simTrace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		opts.Trace = f
+	}
 	r := sim.Run(t, opts, script)
 	if r.Failure == nil {
 		return r

@@ -201,6 +201,7 @@ func (c *Client) close() {
 			w.tick(w.opts.Tick)
 		}
 	}
+	w.stuck = true
 	w.failf("I8", "client %s does not close", c.name)
 }
 

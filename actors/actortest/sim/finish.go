@@ -116,6 +116,7 @@ func (w *World) Finish() {
 	}
 	w.finalReads()
 	w.Advance(2 * time.Second)
+	w.notApplied()
 	w.Linearizable(2 * time.Second)
 	for _, c := range w.clients {
 		for _, x := range c.watches {
@@ -146,6 +147,19 @@ func (w *World) rest() string {
 		return err.Error()
 	}
 	return ""
+}
+
+// notApplied holds the refusals against the truth: what was said not to be applied
+// must not have been, then or later.
+func (w *World) notApplied() {
+	for _, op := range w.history.ops {
+		if op.Value == "" || !op.over || op.err == nil || messages.OutcomeOf(op.err) != messages.Outcome_OUTCOME_NOT_APPLIED {
+			continue
+		}
+		if at := w.truth.writes[op.Value]; len(at) > 0 {
+			w.failf("outcome", "%s of %s was answered %q and was applied at revision %d", op.name, op.client, op.answer(), at[0])
+		}
+	}
 }
 
 // finalReads reads every key that was written: what was acknowledged must be there.

@@ -212,6 +212,7 @@ func (n *Node) bury(b *board, l *nodeLog, dead *node.Node) {
 			time.Sleep(10 * time.Millisecond) // the bubble's time: the node's own patience
 		}
 	}
+	n.world.stuck = true
 	n.world.failf("I8", "n%d does not stop", n.id)
 }
 

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"fmt"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +28,12 @@ func Run(t *testing.T, opts Options, script []string) (r Result) {
 			w.Do(line)
 		}
 		r = Result{Steps: w.steps, Time: w.now, Revisions: w.truth.revision()}
+		before := w.Failure()
 		w.Close()
+		if f := w.Failure(); f != nil && f.Invariant == "I8" || before != nil && w.stuck {
+			// The bubble may panic now, about goroutines: say first what has happened.
+			fmt.Fprintf(os.Stderr, "sim: seed %d: %v\n", opts.Seed, w.Failure())
+		}
 		r.Failure, r.Transcript = w.Failure(), w.history.lines
 	})
 	return r

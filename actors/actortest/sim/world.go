@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"testing/synctest"
 	"time"
@@ -67,11 +68,13 @@ type World struct {
 
 	choices []choice
 	logIdle bool
+	logDead bool          // it has panicked
 	holes   map[path]bool // paths that swallow bytes
 	last    *Op           // of the last client line
 
 	mu      sync.Mutex
 	failure *Failure
+	stuck   bool // something could not be closed
 }
 
 // path is one direction between a client and a node.
@@ -153,8 +156,15 @@ const (
 	chooseWatch
 )
 
-// Step lets one thing happen; false if nothing can until time goes on.
-func (w *World) Step() bool {
+// Step lets one thing happen; false if nothing can until time goes on. A panic of what
+// runs in the world's goroutine is a broken promise; the log is then left alone.
+func (w *World) Step() (stepped bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			w.logDead, stepped = true, true
+			w.failf("panic", "%v\n%s", r, debug.Stack())
+		}
+	}()
 	for {
 		w.collect()
 		if len(w.choices) == 0 {
@@ -178,7 +188,7 @@ func (w *World) Step() bool {
 // collect lists what can happen, in an order that only depends on the run.
 func (w *World) collect() {
 	w.choices = w.choices[:0]
-	if !w.logIdle {
+	if !w.logIdle && !w.logDead {
 		// As likely as all the actors of a node: the log has many things to do.
 		w.choices = append(w.choices, choice{kind: chooseLog}, choice{kind: chooseLog}, choice{kind: chooseLog})
 	}
@@ -340,7 +350,9 @@ func (w *World) tick(d time.Duration) {
 	w.now += d
 	time.Sleep(d) // the bubble's time goes along
 	synctest.Wait()
-	w.log.Tick()
+	if !w.logDead {
+		w.log.Tick()
+	}
 	w.logIdle = false
 	w.trace("time %v", w.now)
 	w.collectResults()
