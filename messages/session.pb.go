@@ -1525,7 +1525,10 @@ type WatchBatch struct {
 	// This fragment ends its revision.
 	Last bool `protobuf:"varint,4,opt,name=last,proto3" json:"last,omitempty"`
 	// The watch has caught up with what was current when it was asked for.
-	Ready         bool `protobuf:"varint,5,opt,name=ready,proto3" json:"ready,omitempty"`
+	Ready bool `protobuf:"varint,5,opt,name=ready,proto3" json:"ready,omitempty"`
+	// The batch is for these watches of the connection too: they are told at once what
+	// is the same for all of them.
+	AlsoWatchIds  []uint64 `protobuf:"varint,6,rep,packed,name=also_watch_ids,json=alsoWatchIds,proto3" json:"also_watch_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1593,6 +1596,13 @@ func (x *WatchBatch) GetReady() bool {
 		return x.Ready
 	}
 	return false
+}
+
+func (x *WatchBatch) GetAlsoWatchIds() []uint64 {
+	if x != nil {
+		return x.AlsoWatchIds
+	}
+	return nil
 }
 
 // session -> client: the watch is over, at this place, for this reason.
@@ -2026,14 +2036,15 @@ const file_session_proto_rawDesc = "" +
 	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x12#\n" +
 	"\rfrom_revision\x18\x02 \x01(\x04R\ffromRevision\x12)\n" +
 	"\x10current_revision\x18\x03 \x01(\x04R\x0fcurrentRevision\x12)\n" +
-	"\x04list\x18\x04 \x01(\v2\x15.concord.v1.ListReplyR\x04list\"\xa2\x01\n" +
+	"\x04list\x18\x04 \x01(\v2\x15.concord.v1.ListReplyR\x04list\"\xc8\x01\n" +
 	"\n" +
 	"WatchBatch\x12\x19\n" +
 	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x12)\n" +
 	"\x06events\x18\x02 \x03(\v2\x11.concord.v1.EventR\x06events\x12$\n" +
 	"\x02to\x18\x03 \x01(\v2\x14.concord.v1.PositionR\x02to\x12\x12\n" +
 	"\x04last\x18\x04 \x01(\bR\x04last\x12\x14\n" +
-	"\x05ready\x18\x05 \x01(\bR\x05ready\"\x84\x01\n" +
+	"\x05ready\x18\x05 \x01(\bR\x05ready\x12$\n" +
+	"\x0ealso_watch_ids\x18\x06 \x03(\x04R\falsoWatchIds\"\x84\x01\n" +
 	"\bWatchEnd\x12\x19\n" +
 	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x12/\n" +
 	"\x06reason\x18\x02 \x01(\v2\x17.concord.v1.ErrorDetailR\x06reason\x12,\n" +
