@@ -195,8 +195,19 @@ func (g *generator) fault() {
 		g.say("fault release all")
 	case k < 84:
 		g.say("fault answer %s %s %d", n, []string{"refused", "dropped", "lost", "forgotten"}[g.rng.IntN(4)], 1+g.rng.IntN(3))
-	case k < 92:
+	case k < 90:
 		g.say("fault reset %s", g.client())
+	case k < 94:
+		// A client whose answers are late, and that is then cut off: its holders must be
+		// warned in time.
+		c := g.client()
+		g.say("fault blackhole %s all down", c)
+		g.say("advance %v", time.Duration(2+g.rng.IntN(14))*50*time.Millisecond)
+		g.say("fault unhole")
+		g.say("steps %d", 30+g.rng.IntN(100))
+		g.say("fault blackhole %s all", c)
+		g.say("advance %v", time.Duration(10+g.rng.IntN(50))*100*time.Millisecond)
+		g.say("fault unhole")
 	case k < 96:
 		g.say("fault blackhole %s %s %s", g.client(), n, []string{"up", "down", "both"}[g.rng.IntN(3)])
 		g.time()

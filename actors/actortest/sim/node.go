@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing/synctest"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/concord-kv/concord/actors/node"
 	"github.com/concord-kv/concord/consensus"
-	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
 	"github.com/concord-kv/concord/state/store"
 )
@@ -63,12 +63,18 @@ func (p *probe) SendSystemMessage(*actor.PID, any) {}
 // Stop implements actor.Process.
 func (p *probe) Stop(*actor.PID) {}
 
-// start boots the node.
+// start boots the node. One that cannot, because its snapshot is damaged, stays down.
 func (n *Node) start() {
 	if n.up {
 		return
 	}
 	w := n.world
+	defer func() {
+		if r := recover(); r != nil {
+			n.up, w.logDead = false, true
+			w.failf("panic", "n%d does not start: %v\n%s", n.id, r, debug.Stack())
+		}
+	}()
 	n.boots++
 	n.up, n.paused, n.view, n.events = true, false, nil, nil
 	n.clock.tickers = nil
@@ -217,5 +223,3 @@ func (n *Node) bury(b *board, l *nodeLog, dead *node.Node) {
 }
 
 const buryMax = 100_000
-
-var _ = messages.ProtocolVersion

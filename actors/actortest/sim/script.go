@@ -149,20 +149,18 @@ var faultVerbs = []Verb{
 		}
 		return nil
 	}},
-	{"fault blackhole", "CLIENT NODE [up|down]", "swallows what passes between a client and a node", func(w *World, a args) error {
-		n := w.node(nodeOf(a.word(1)))
-		if n == nil || w.client(a.word(0)) == nil {
-			return nil
-		}
-		if a.word(2) != "down" {
-			w.holes[path{a.word(0), n.id, true}] = true
-		}
-		if a.word(2) != "up" {
-			w.holes[path{a.word(0), n.id, false}] = true
+	{"fault blackhole", "CLIENT NODE|all [up|down]", "holds what passes between a client and nodes, in one direction or both", func(w *World, a args) error {
+		for _, n := range w.named([]string{a.word(1)}) {
+			if a.word(2) != "down" {
+				w.holes[path{a.word(0), n.id, true}] = true
+			}
+			if a.word(2) != "up" {
+				w.holes[path{a.word(0), n.id, false}] = true
+			}
 		}
 		return nil
 	}},
-	{"fault unhole", "", "ends all blackholes: what was swallowed arrives late", func(w *World, _ args) error { clear(w.holes); return nil }},
+	{"fault unhole", "", "ends all blackholes: what was held arrives late", func(w *World, _ args) error { clear(w.holes); return nil }},
 	{"fault reset", "CLIENT", "breaks the connections of a client", func(w *World, a args) error {
 		w.network.resetClient(a.word(0))
 		w.quiet()
