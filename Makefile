@@ -6,16 +6,25 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 LDFLAGS := -X main.version=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help build run test race proto proto-check lint vet bench fuzz ci clean
+.PHONY: help build run cluster cluster-status cluster-kill cluster-start cluster-pause cluster-continue test race proto proto-check lint vet bench fuzz ci clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 build: ## build bin/concord
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
 
 run: build ## build and start one node (data in ./data, clients on 127.0.0.1:7411)
 	$(BIN)/concord serve
+
+cluster: build ## build and start three nodes on this machine (clients on 127.0.0.1:7411, :7421, :7431); ^C stops them
+	$(BIN)/concord cluster dev
+
+cluster-status: ## the members of the cluster that `make cluster` runs
+	$(BIN)/concord cluster status --endpoint 127.0.0.1:7411,127.0.0.1:7421,127.0.0.1:7431
+
+cluster-kill cluster-start cluster-pause cluster-continue: ## do that to node N of it, as in `make cluster-kill N=2`
+	$(BIN)/concord cluster dev $(@:cluster-%=%) $(N)
 
 test: ## every test
 	$(GO) test ./...

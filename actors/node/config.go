@@ -218,6 +218,9 @@ func (c Config) dragonboat() (consensus.DragonboatConfig, error) {
 		InitialMembers: c.InitialMembers, Join: c.Join, NonVoting: c.NonVoting,
 		Timing: c.RaftTiming, SnapshotBytes: c.SnapshotBytes, Logger: c.Logger, FS: c.FS,
 	}
+	if d.Timing == (consensus.Timing{}) && c.RaftAddress != "" {
+		d.Timing = consensus.MultiNodeTiming // alone or not: it may grow
+	}
 	if c.ClusterName != "" {
 		h := fnv.New64a()
 		h.Write([]byte(c.ClusterName))

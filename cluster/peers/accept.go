@@ -61,6 +61,14 @@ func (m *Mesh) accept(ss grpc.ServerStream) error {
 	m.learn(append(h.GetKnown(), h.GetFrom()))
 	// gRPC ends a stream, and with it a blocked receive, when this method returns.
 	c := newConn(ss, cancel, m.beat)
+	m.mu.Lock()
+	m.accepted[c] = h.GetFrom().GetReplicaId()
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		delete(m.accepted, c)
+		m.mu.Unlock()
+	}()
 	go func() {
 		served := &served{mesh: m, conn: c}
 		_ = c.serve(func(message *messages.PeerMessage) {

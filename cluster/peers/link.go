@@ -141,12 +141,15 @@ func (l *link) run() {
 	wait, said := redialBase, ""
 	for l.ctx.Err() == nil {
 		opened, err := l.connect()
+		if e := (*messages.Error)(nil); errors.As(err, &e) && l.mesh.cfg.Refused != nil {
+			l.mesh.cfg.Refused(e)
+		}
 		if l.ctx.Err() != nil {
 			return
 		}
 		if opened {
 			wait, said = redialBase, ""
-			l.mesh.cfg.Logger.Info("a link to a peer is lost", "replica", l.id, "error", err)
+			l.mesh.cfg.Logger.Info("a link to a peer was lost", "replica", l.id, "error", err)
 		} else if text := err.Error(); text != said {
 			// Once a cause: it is tried again several times a second.
 			said = text
@@ -246,10 +249,6 @@ func (m *Mesh) dial(ctx context.Context, address string, to uint64) (s grpc.Clie
 		return nil, nil, nil, err
 	}
 	if h, err = receiveHello(ctx, s); err != nil {
-		var e *messages.Error
-		if errors.As(err, &e) && m.cfg.Refused != nil {
-			m.cfg.Refused(e)
-		}
 		return nil, nil, nil, err
 	}
 	if e := m.refuse(h); e != nil {

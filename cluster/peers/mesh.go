@@ -58,11 +58,13 @@ type Mesh struct {
 	closed bool
 	dir    *directory
 	links  map[uint64]*link
+	// accepted are the links that others have dialled, with who that is.
+	accepted map[*conn]uint64
 }
 
 // Start begins to listen and to dial. It returns at once.
 func Start(cfg Config) *Mesh {
-	m := &Mesh{cfg: cfg, dir: newDirectory(cfg.Self, cfg.Known), links: map[uint64]*link{}}
+	m := &Mesh{cfg: cfg, dir: newDirectory(cfg.Self, cfg.Known), links: map[uint64]*link{}, accepted: map[*conn]uint64{}}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	if cfg.Listener != nil {
 		m.server = newServer(cfg)
@@ -116,11 +118,23 @@ func (m *Mesh) Forget(ids []uint64) {
 	if changed {
 		m.relink()
 	}
+	for c, id := range m.accepted {
+		if m.dir.removed[id] {
+			// It learns why, and that it need not come back.
+			c.push(goodbye(errRemoved(id)), nil)
+			delete(m.accepted, c)
+		}
+	}
 	all := m.dir.all()
 	m.mu.Unlock()
 	if changed {
 		m.cfg.Learned(all)
 	}
+}
+
+func errRemoved(id uint64) *messages.Error {
+	return messages.NewError(messages.Code_CODE_PERMISSION_DENIED,
+		"replica %d was removed from the cluster: start a new node under a new id", id)
 }
 
 func (m *Mesh) learn(known []*messages.MemberAddress) {
@@ -191,8 +205,7 @@ func (m *Mesh) refuse(h *messages.PeerHello) *messages.Error {
 		return messages.NewError(messages.Code_CODE_INVALID_ARGUMENT,
 			"this address is replica %d's, not replica %d's: check the members' addresses", self, h.GetToReplicaId())
 	case removed:
-		return messages.NewError(messages.Code_CODE_PERMISSION_DENIED,
-			"replica %d was removed from the cluster: start a new node under a new id", from)
+		return errRemoved(from)
 	}
 	return nil
 }

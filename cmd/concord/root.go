@@ -88,6 +88,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.putCommand(), a.getCommand(), a.delCommand(), a.touchCommand(), a.txnCommand(), a.resolveCommand(),
 		a.listCommand(), a.historyCommand(), a.changesCommand(), a.watchCommand(),
 		a.leaseCommand(), a.indexCommand(), a.cursorCommand(), a.compactCommand(), a.configCommand(),
+		a.clusterCommand(),
 		a.benchCommand(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes of every command mean", Long: exitCodes},
 	)

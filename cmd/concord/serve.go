@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,15 +27,19 @@ func (a *app) serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := flags.apply(&cfg); err != nil {
+			if err := flags.apply(cmd.Flags(), &cfg); err != nil {
 				return err
 			}
 			slog.SetDefault(logger)
 			node.InstallLogger(libraryLogger(a.err, logger, a.json()))
 			cfg.Logger, cfg.Version = logger, versionText()
+			cfg.StartTimeout = -1 // a majority of a cluster may take as long as it likes
 			n, err := node.Start(cfg)
 			if err != nil {
 				return err
+			}
+			if over, err := a.awaitNode(cmd.Context(), n, cfg); over {
+				return errors.Join(err, n.Close())
 			}
 			err = a.print(object{"address": n.Addr(), "admin": n.AdminAddr(), "data_dir": cfg.Dir}, func() {
 				a.printf("concord: serving on %s, data in %s\n", n.Addr(), cfg.Dir)
@@ -45,6 +51,8 @@ func (a *app) serveCommand() *cobra.Command {
 			case <-cmd.Context().Done():
 			case <-n.Failed():
 				err = messages.NewError(messages.Code_CODE_INTERNAL, "the node failed")
+			case <-n.Removed():
+				err = errRemoved(cfg.ReplicaID)
 			}
 			if closed := n.Close(); err == nil {
 				err = closed
@@ -54,6 +62,39 @@ func (a *app) serveCommand() *cobra.Command {
 	}
 	flags.add(c, &cfg)
 	return c
+}
+
+// startPatience is how long a node may start before it says what it waits for.
+const startPatience = 3 * time.Second
+
+// awaitNode waits until the node serves; over says that it will not.
+func (a *app) awaitNode(ctx context.Context, n *node.Node, cfg node.Config) (over bool, err error) {
+	patience := time.NewTimer(startPatience)
+	defer patience.Stop()
+	for {
+		select {
+		case <-n.Ready():
+			return false, nil
+		case <-n.Failed():
+			return true, messages.NewError(messages.Code_CODE_INTERNAL, "the node failed")
+		case <-n.Removed():
+			return true, errRemoved(cfg.ReplicaID)
+		case <-ctx.Done():
+			return true, nil
+		case <-patience.C:
+			switch {
+			case cfg.Join:
+				cfg.Logger.Warn("waiting for the cluster: was this node added, by `concord cluster add`?", "replica", cfg.ReplicaID)
+			case len(cfg.InitialMembers) > 1:
+				cfg.Logger.Warn("waiting for a majority of the members", "replica", cfg.ReplicaID, "members", len(cfg.InitialMembers))
+			}
+		}
+	}
+}
+
+func errRemoved(id uint64) error {
+	return messages.NewError(messages.Code_CODE_PERMISSION_DENIED,
+		"replica %d was removed from its cluster: its id never comes back; add a new node under a new id, with an empty data directory", id)
 }
 
 // libraryLogger is for the consensus library, which warns of every step of an election:

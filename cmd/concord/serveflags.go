@@ -4,10 +4,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/concord-kv/concord/actors/node"
 	"github.com/concord-kv/concord/cluster/certs"
@@ -16,31 +16,35 @@ import (
 
 // serveFlags are the flags of serve that are not a field of node.Config as they stand.
 type serveFlags struct {
-	level                    string
-	members, endpoints       []string
-	bootstrap                []string
-	tlsCert, tlsKey, tlsPool string
+	level                     string
+	file                      string
+	members                   []string
+	bootstrap                 []string
+	nodeCA, nodeCert, nodeKey string
+	tlsCert, tlsKey, tlsPool  string
 }
 
 func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
 	f := c.Flags()
 	f.StringVar(&cfg.Dir, "data-dir", "data", "where the node keeps its log and snapshots")
 	f.StringVar(&cfg.ClientAddress, "listen", endpointDefault, "where clients connect; port 0 takes a free one")
-	f.StringVar(&cfg.AdminAddress, "admin", "", "where /metrics and /healthz are served; default not at all")
+	f.StringVar(&s.file, "config", "", "file of these flags, one NAME=VALUE a line; the command line goes first")
+	f.StringVar(&cfg.AdminAddress, "admin", "", "where /metrics and /healthz are served, by custom on port "+adminPort+"; default not at all")
 	f.BoolVar(&cfg.AdminPprof, "pprof", false, "serve /debug/pprof there too")
 	f.StringVar(&s.level, "log-level", "warn", "debug, info, warn or error")
 	f.StringArrayVar(&s.bootstrap, "bootstrap", nil, "setting NAME=VALUE that a new cluster begins with; may be repeated")
 
 	f.Uint64Var(&cfg.ReplicaID, "replica-id", 1, "the node's number in its cluster, for ever")
-	f.StringVar(&cfg.RaftAddress, "raft-address", "", "how the other members reach this node; default alone")
-	f.StringVar(&cfg.RaftListenAddress, "raft-listen", "", "where to listen for them, if not there")
-	f.StringArrayVar(&s.members, "member", nil, "a first member as ID=HOST:PORT of its raft address, the same on each; may be repeated")
-	f.StringArrayVar(&s.endpoints, "member-endpoint", nil, "where clients reach a member, as ID=HOST:PORT; may be repeated")
-	f.BoolVar(&cfg.Join, "join", false, "the node was added to a running cluster")
-	f.BoolVar(&cfg.NonVoting, "non-voting", false, "it was added without a vote")
-	f.StringVar(&cfg.RaftCAFile, "raft-ca", "", "PEM file of the authority for members alone; turns mutual TLS on between them")
-	f.StringVar(&cfg.RaftCertFile, "raft-cert", "", "PEM file of this member's certificate")
-	f.StringVar(&cfg.RaftKeyFile, "raft-key", "", "PEM file of its key")
+	f.StringArrayVar(&s.members, "member", nil, "a first member of the cluster, this node included, as ID=RAFT,PEER,CLIENT, each HOST:PORT, or as ID=HOST for ports "+
+		raftPort+", "+peerPort+", "+clientPort+"; the same on each and at each restart; may be repeated")
+	f.StringVar(&cfg.RaftListenAddress, "raft-listen", "", "where to listen for Raft, if not at the member's address")
+	f.StringVar(&cfg.PeerListenAddress, "peer-listen", "", "where to listen for peers, if not at the member's address")
+	f.StringSliceVar(&cfg.Contacts, "join", nil, "peer addresses of a running cluster that this node was added to; --member then names this node alone")
+	f.BoolVar(&cfg.NonVoting, "non-voting", false, "it was added without a vote; stays set when it is promoted")
+	f.StringVar(&cfg.ClusterName, "cluster-name", "", "nodes of another name are not heard; cannot change later")
+	f.StringVar(&s.nodeCA, "node-ca", "", "PEM file of the authority for nodes alone; turns mutual TLS on between nodes")
+	f.StringVar(&s.nodeCert, "node-cert", "", "PEM file of this node's certificate")
+	f.StringVar(&s.nodeKey, "node-key", "", "PEM file of its key")
 
 	f.StringVar(&s.tlsCert, "tls-cert", "", "PEM file of the certificate shown to clients; turns TLS on")
 	f.StringVar(&s.tlsKey, "tls-key", "", "PEM file of its key")
@@ -48,11 +52,14 @@ func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
 }
 
 // apply fills cfg from the flags.
-func (s *serveFlags) apply(cfg *node.Config) (err error) {
-	if cfg.InitialMembers, err = addresses("member", s.members); err != nil {
+func (s *serveFlags) apply(f *pflag.FlagSet, cfg *node.Config) (err error) {
+	if err := s.readFile(f); err != nil {
 		return err
 	}
-	if cfg.Endpoints, err = addresses("member-endpoint", s.endpoints); err != nil {
+	if err := s.applyMembers(f, cfg); err != nil {
+		return err
+	}
+	if err := s.nodeTLS(cfg); err != nil {
 		return err
 	}
 	if len(s.bootstrap) > 0 {
@@ -74,23 +81,98 @@ func (s *serveFlags) apply(cfg *node.Config) (err error) {
 	return err
 }
 
-func addresses(field string, args []string) (map[uint64]string, error) {
-	if len(args) == 0 {
-		return nil, nil
+// readFile sets the flags that the command line has not.
+func (s *serveFlags) readFile(f *pflag.FlagSet) error {
+	if s.file == "" {
+		return nil
 	}
-	m := make(map[uint64]string, len(args))
-	for _, arg := range args {
-		id, address, ok := strings.Cut(arg, "=")
-		n, err := strconv.ParseUint(id, 10, 64)
-		if !ok || err != nil || n == 0 || address == "" {
-			return nil, messages.InvalidField(field, "%q is not ID=HOST:PORT", arg)
-		}
-		if m[n] != "" {
-			return nil, messages.InvalidField(field, "%d is given twice", n)
-		}
-		m[n] = address
+	text, err := os.ReadFile(s.file)
+	if err != nil {
+		return messages.InvalidField("config", "%v", err)
 	}
-	return m, nil
+	given := map[string]bool{}
+	f.Visit(func(flag *pflag.Flag) { given[flag.Name] = true })
+	for i, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case !ok || f.Lookup(name) == nil || name == "config":
+			return messages.InvalidField("config", "%s, line %d: %q is not NAME=VALUE of a flag", s.file, i+1, line)
+		case given[name]:
+			continue
+		}
+		if err := f.Set(name, value); err != nil {
+			return messages.InvalidField("config", "%s, line %d: %v", s.file, i+1, err)
+		}
+	}
+	return nil
+}
+
+// applyMembers says who the node is and who the others are.
+func (s *serveFlags) applyMembers(f *pflag.FlagSet, cfg *node.Config) (err error) {
+	if cfg.Members, err = membersOf("member", s.members); err != nil {
+		return err
+	}
+	cfg.Join = len(cfg.Contacts) > 0
+	switch {
+	case len(cfg.Members) == 0 && cfg.Join:
+		return messages.InvalidField("member", "--join needs --member for this node")
+	case cfg.Join && len(cfg.Members) != 1:
+		return messages.InvalidField("member", "with --join, --member names this node alone: the others are learnt")
+	case cfg.NonVoting && !cfg.Join:
+		return messages.InvalidField("non-voting", "only a node that joins has no vote")
+	case len(cfg.Members) == 0:
+		return nil
+	}
+	var self *messages.MemberAddress
+	for _, m := range cfg.Members {
+		if m.ReplicaId == cfg.ReplicaID {
+			self = m
+		}
+	}
+	if self == nil {
+		return messages.InvalidField("member", "none is replica %d, which is this node: see --replica-id", cfg.ReplicaID)
+	}
+	cfg.RaftAddress = self.Raft
+	if cfg.PeerListenAddress == "" {
+		cfg.PeerListenAddress = self.Peer
+	}
+	if !f.Changed("listen") {
+		cfg.ClientAddress = self.Client
+	}
+	if !cfg.Join {
+		cfg.InitialMembers = map[uint64]string{}
+		for _, m := range cfg.Members {
+			cfg.InitialMembers[m.ReplicaId] = m.Raft
+		}
+	}
+	return nil
+}
+
+// nodeTLS turns on TLS between nodes: for Raft and for peers.
+func (s *serveFlags) nodeTLS(cfg *node.Config) error {
+	if s.nodeCA == "" && s.nodeCert == "" && s.nodeKey == "" {
+		return nil
+	}
+	pem, err := os.ReadFile(s.nodeCA)
+	if err != nil {
+		return messages.InvalidField("node-ca", "%v", err)
+	}
+	pool, err := certs.PoolOf(pem)
+	if err != nil {
+		return messages.InvalidField("node-ca", "%v", err)
+	}
+	pair, err := tls.LoadX509KeyPair(s.nodeCert, s.nodeKey)
+	if err != nil {
+		return messages.InvalidField("node-cert", "%v", err)
+	}
+	cfg.RaftCAFile, cfg.RaftCertFile, cfg.RaftKeyFile = s.nodeCA, s.nodeCert, s.nodeKey
+	cfg.PeerServerTLS, cfg.PeerClientTLS = certs.ServerTLS(pair, pool), certs.ClientTLS(pool, &pair)
+	return nil
 }
 
 func (s *serveFlags) clientTLS() (*tls.Config, error) {
