@@ -3,6 +3,7 @@ package state_test
 import (
 	"bytes"
 	"encoding/binary"
+	"math/rand/v2"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protodelim"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
+	"github.com/concord-kv/concord/state/statetest"
 	"github.com/concord-kv/concord/state/store"
 )
 
@@ -191,6 +193,34 @@ func FuzzSelector(f *testing.F) {
 		}
 		if found != want {
 			t.Fatalf("list of %v has %q: %v", sel, key, found)
+		}
+	})
+}
+
+// FuzzQuery decodes any bytes as a query and asks it: an answer or a refusal that
+// names its code, never a panic.
+func FuzzQuery(f *testing.F) {
+	g := &statetest.Generator{Source: seeded{rand.New(rand.NewPCG(3, 3))}, Twin: statetest.NewTwin()}
+	g.Twin.Revision = 20
+	for range 100 {
+		b, err := proto.Marshal(g.Query())
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	v := rich(&testing.T{}).machine.View()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		q := &messages.Query{}
+		if proto.Unmarshal(data, q) != nil {
+			return
+		}
+		reply, err := v.Query(q, state.Now{ClockMs: 1, WallMs: 1})
+		if (reply == nil) == (err == nil) || err != nil && err.Outcome() != messages.Outcome_OUTCOME_NOT_APPLIED {
+			t.Fatalf("%v: %v, %v", q, reply, err)
+		}
+		if _, err := proto.Marshal(reply); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -12,10 +12,10 @@ import (
 type hasher uint64
 
 const (
-	hashSeed  hasher = 0x9E3779B97F4A7C15
-	hashMulA         = 0xA0761D6478BD642F
-	hashMulB         = 0xE7037ED1A0B428DB
-	hashWordB        = 8
+	hashSeed      hasher = 0x9E3779B97F4A7C15
+	hashMulA             = 0xA0761D6478BD642F
+	hashMulB             = 0xE7037ED1A0B428DB
+	hashWordBytes        = 8
 )
 
 // Tables of the digest. A number is never used for another table.
@@ -49,10 +49,10 @@ func (h hasher) bool(b bool) hasher {
 
 func (h hasher) str(s string) hasher {
 	h = h.u64(uint64(len(s)))
-	for len(s) >= hashWordB {
+	for len(s) >= hashWordBytes {
 		h = h.u64(uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56)
-		s = s[hashWordB:]
+		s = s[hashWordBytes:]
 	}
 	var tail uint64
 	for i := range len(s) {
@@ -63,10 +63,10 @@ func (h hasher) str(s string) hasher {
 
 func (h hasher) bytes(b []byte) hasher {
 	h = h.u64(uint64(len(b)))
-	for len(b) >= hashWordB {
+	for len(b) >= hashWordBytes {
 		h = h.u64(uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
 			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56)
-		b = b[hashWordB:]
+		b = b[hashWordBytes:]
 	}
 	var tail uint64
 	for i := range len(b) {
