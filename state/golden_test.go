@@ -46,7 +46,7 @@ func TestGoldenSnapshots(t *testing.T) {
 		// It goes on: the session's answers, the leases, the history are there.
 		s := newScript()
 		s.machine, s.index, s.nowMs = m, m.Applied(), m.ClockMs()
-		if got := s.run("put s 2 prev session=1 n=2"); got != "rev 12 was s=1 @11 v1 replayed" {
+		if got := s.run("put s 2 prev session=1 n=2"); got != "rev 14 was s=1 @13 v1 replayed" {
 			t.Errorf("%s: %s", file, got)
 		}
 		if got := s.run("get keep/a rev=2"); got != "keep/a=1 @2 v1" {
