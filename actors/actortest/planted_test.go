@@ -84,8 +84,8 @@ var plantedBugs = []planted{
 	}}},
 	{name: "resurrected-lease", edits: []edit{{
 		"state/lease.go",
-		"	return slot, !row.body.anonymous && m.live(row)\n",
-		"	return slot, !row.body.anonymous && (m.live(row) || $ON)\n",
+		"	return slot, !row.anonymous && m.live(row)\n",
+		"	return slot, !row.anonymous && (m.live(row) || $ON)\n",
 	}}},
 	{name: "stale-epoch-accepted", edits: []edit{{
 		"state/clock.go",
