@@ -5,7 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/concord-kv/concord/actors/client"
+	"github.com/concord-kv/concord/messages"
 )
 
 // ErrCleanUp is the cause of a loss when a key could not be deleted for one ttl. Kept
@@ -21,9 +24,9 @@ type cleanUps struct {
 }
 
 type cleanUp struct {
-	key     string
-	created uint64
-	since   time.Duration
+	key   string
+	mine  *messages.Compare
+	since time.Duration
 }
 
 const (
@@ -37,18 +40,27 @@ const (
 // the background until that is confirmed, even if ctx is over, so Release need not be
 // repeated; it may be. When a whole ttl was not enough the session is lost.
 func (s *Session) Release(ctx context.Context, key string, createRevision uint64) error {
-	err := s.deleteOwn(ctx, key, createRevision)
+	if createRevision == 0 {
+		return s.ReleaseIf(ctx, key, client.LeaseOf(key, client.Equal, s.id))
+	}
+	return s.ReleaseIf(ctx, key, client.CreateRevision(key, client.Equal, createRevision))
+}
+
+// ReleaseIf is Release of a key that is the session's while the compare holds, and never
+// again once it does not.
+func (s *Session) ReleaseIf(ctx context.Context, key string, mine *messages.Compare) error {
+	err := s.deleteOwn(ctx, key, mine)
 	if err == nil {
 		return nil
 	}
-	c := cleanUp{key, createRevision, s.clock.Now()}
+	c := cleanUp{key, mine, s.clock.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
 		return err // nobody renews the lease: the key goes with it
 	}
 	for _, have := range s.clean.keys {
-		if have.key == key && have.created == createRevision {
+		if have.key == key && proto.Equal(have.mine, mine) {
 			return err
 		}
 	}
@@ -63,11 +75,7 @@ func (s *Session) Release(ctx context.Context, key string, createRevision uint64
 // deleteOwn compares and deletes in one step: the key may be another holder's by now.
 // Writes of a client are applied in the order in which it made them, so a create whose
 // outcome is unknown was applied before this, or never is.
-func (s *Session) deleteOwn(ctx context.Context, key string, created uint64) error {
-	mine := client.CreateRevision(key, client.Equal, created)
-	if created == 0 {
-		mine = client.LeaseOf(key, client.Equal, s.id)
-	}
+func (s *Session) deleteOwn(ctx context.Context, key string, mine *messages.Compare) error {
 	_, err := client.If(mine).Then(client.OpDelete(client.KeySelector(key), client.DeleteOptions{})).Commit(ctx, s.client)
 	return err
 }
@@ -86,7 +94,7 @@ func (s *Session) cleanUp() {
 		next := s.clean.keys[0] // it stays there meanwhile: others only append
 		s.mu.Unlock()
 
-		err := s.deleteOwn(ctx, next.key, next.created)
+		err := s.deleteOwn(ctx, next.key, next.mine)
 		if err != nil && s.clock.Now()-next.since >= s.opts.TTL {
 			s.lose(ErrCleanUp)
 		}
