@@ -50,6 +50,9 @@ var clientVerbs = []Verb{
 	{"client put", "KEY VALUE [lease=NAME] [ttl=DURATION] [keep-lease=1]", "writes a key", operation(func(c *Client, a args, op *Op) *messages.Operation {
 		op.Kind, op.Value = OpPut, a.word(1)
 		p := &messages.Put{Key: []byte(op.Key), Value: []byte(op.Value), TtlMs: a.duration("ttl").Milliseconds(), IgnoreLease: a.named["keep-lease"] != ""}
+		if a.named["lease"] != "" || p.TtlMs != 0 {
+			c.world.history.setApart(op.Key)
+		}
 		if name := a.named["lease"]; name != "" {
 			if p.LeaseId = c.lease(name); p.LeaseId == 0 {
 				return nil
@@ -66,7 +69,11 @@ var clientVerbs = []Verb{
 	{"client txn", "put KEY VALUE | delete KEY ...", "runs operations in one transaction; words are separated by |", operation(func(c *Client, a args, _ *Op) *messages.Operation {
 		t := &messages.Txn{}
 		for _, part := range strings.Split(strings.Join(a.words, " "), "|") {
-			switch f := strings.Fields(part); {
+			f := strings.Fields(part)
+			if len(f) > 1 {
+				c.world.history.setApart(f[1])
+			}
+			switch {
 			case len(f) == 3 && f[0] == "put":
 				t.Success = append(t.Success, client.OpPut(f[1], []byte(f[2]), client.PutOptions{}))
 			case len(f) == 4 && f[0] == "put":

@@ -51,12 +51,12 @@ const (
 
 // history is what the clients did, and notes of goroutines that wait for the world.
 type history struct {
-	mu      sync.Mutex
-	ops     []*Op
-	fresh   []*Op
-	notes   []lateNote
-	lines   []string // a script's transcript
-	counted map[string]int
+	mu    sync.Mutex
+	ops   []*Op
+	fresh []*Op
+	notes []lateNote
+	lines []string        // a script's transcript
+	apart map[string]bool // keys that the model does not cover
 }
 
 type lateNote struct {
@@ -77,6 +77,16 @@ func (h *history) done(op *Op, r *messages.Reply, err error) {
 	defer h.mu.Unlock()
 	op.reply, op.err, op.over = r, err, true
 	h.fresh = append(h.fresh, op)
+}
+
+// setApart takes a key out of the model.
+func (h *history) setApart(key string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.apart == nil {
+		h.apart = map[string]bool{}
+	}
+	h.apart[key] = true
 }
 
 // later has fn run by the world, once everything is quiet.
@@ -213,9 +223,11 @@ type opOutput struct {
 }
 
 // Linearizable looks for an order of the recorded operations that explains them (I7).
-// Leases end keys at moments that no client knows, so only keys without one count:
-// the workload keeps them apart by their prefix "k".
+// Leases end keys at moments that no client knows, and the model has no general
+// transactions: keys that met either do not count.
 func (w *World) Linearizable(patience time.Duration) {
+	w.history.mu.Lock()
+	defer w.history.mu.Unlock()
 	var ops []porcupine.Operation
 	number := map[string]int{}
 	for _, c := range w.clients {
@@ -223,7 +235,7 @@ func (w *World) Linearizable(patience time.Duration) {
 	}
 	last := int64(w.steps + 2)
 	for _, op := range w.history.ops {
-		if op.Kind == OpOther || !strings.HasPrefix(op.Key, "k") {
+		if op.Kind == OpOther || w.history.apart[op.Key] {
 			continue
 		}
 		o := opOutput{}
