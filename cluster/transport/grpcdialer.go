@@ -77,9 +77,7 @@ func (d *grpcDialer) dialOptions(creds credentials.TransportCredentials) []grpc.
 		grpc.WithTransportCredentials(creds),
 		// The resolver passes the name through: the system's dialler tries all its
 		// addresses, and no proxy of the environment comes between.
-		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-		}),
+		grpc.WithContextDialer(d.opts.DialContext),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: keepaliveTime, Timeout: keepaliveTimeout, PermitWithoutStream: true,
 		}),

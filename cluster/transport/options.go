@@ -1,8 +1,10 @@
 package transport
 
 import (
+	"context"
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/concord-kv/concord/messages"
@@ -93,11 +95,18 @@ type DialerOptions struct {
 	// ReceiveBytesMax bounds one message from the node; default
 	// ServerMessageBytesMax.
 	ReceiveBytesMax int
+	// DialContext makes the connections; default TCP. A simulation brings its own.
+	DialContext func(ctx context.Context, address string) (net.Conn, error)
 }
 
 func (o DialerOptions) withDefaults() DialerOptions {
 	if o.ReceiveBytesMax <= 0 {
 		o.ReceiveBytesMax = ServerMessageBytesMax
+	}
+	if o.DialContext == nil {
+		o.DialContext = func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		}
 	}
 	return o
 }
