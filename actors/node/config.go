@@ -12,6 +12,7 @@ import (
 	"github.com/lni/vfs"
 
 	"github.com/concord-kv/concord/actors/replica"
+	"github.com/concord-kv/concord/actors/watch"
 	"github.com/concord-kv/concord/consensus"
 	"github.com/concord-kv/concord/messages"
 )
@@ -88,6 +89,8 @@ type Config struct {
 
 	// Replica bounds what waits for the log.
 	Replica replica.Limits
+	// Watch bounds the watches that clients may have on this node.
+	Watch watch.Limits
 	// ExpiryTick is the longest time between two looks for expired leases, and
 	// between two ticks of the lease clock. Default 1 s, at least 50 ms.
 	ExpiryTick time.Duration
@@ -145,6 +148,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if err := c.Replica.Validate(); err != nil {
 		return c, messages.InvalidField("Replica", "%v", err)
+	}
+	if err := c.Watch.Validate(); err != nil {
+		return c, err.WithField("Watch." + err.Detail.Field)
 	}
 	if c.Bootstrap == nil {
 		c.Bootstrap = messages.DefaultClusterConfig()

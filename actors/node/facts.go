@@ -29,8 +29,10 @@ type facts struct {
 	cluster atomic.Pointer[clusterFacts]
 	applied atomic.Pointer[appliedFacts] // as of the last batch
 
-	watches     atomic.Int64
-	connections atomic.Int64
+	watches atomic.Int64
+	// Of these, and how many revisions the last is behind.
+	watchesBehind, watchesStalled, watchLag atomic.Int64
+	connections                             atomic.Int64
 }
 
 // endpoints are where clients reach the members that are known. They do not change.

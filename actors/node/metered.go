@@ -109,6 +109,13 @@ func (t *telemetry) Delivered(batches, events int) {
 	count(t.delivered, events, nil)
 }
 
+// Backlog implements watch.Telemetry.
+func (t *telemetry) Backlog(behind, stalled int, lag uint64) {
+	t.facts.watchesBehind.Store(int64(behind))
+	t.facts.watchesStalled.Store(int64(stalled))
+	t.facts.watchLag.Store(int64(lag))
+}
+
 // WatchEnded implements watch.Telemetry.
 func (t *telemetry) WatchEnded(code messages.Code) { count(t.watchEnds, 1, t.codes[code]) }
 

@@ -18,13 +18,14 @@ import (
 //
 // Receives: messages.LeaderChanged and messages.Proposed from replica,
 // state.GotView from apply, protocol.Consumers from watch, messages.ClockTick.
-// Sends: messages.Propose to replica, state.GetView to apply.
+// Sends: messages.Propose to replica, state.GetView to apply, protocol.ConsumerLag to
+// watch.
 //
 // Mailbox: unbounded; one question and two proposals are out at most.
 //
 // On panic: fail-stop.
 type root struct {
-	replica, apply *actor.PID
+	replica, apply, watch *actor.PID
 	bootstrap      *messages.Bootstrap
 	logger         *slog.Logger
 	facts          *facts
@@ -39,6 +40,7 @@ type root struct {
 	asking       bool // a GetView is out
 	askedMs      int64
 	proposed     uint64 // the Bootstrap that is out; 0 for none
+	lagMax       uint64 // as watch was told
 	lastID       uint64
 }
 
@@ -97,6 +99,10 @@ func (r *root) onView(m *state.GotView) {
 	r.asking = false
 	if id, incarnation := m.View.ClusterID(); len(id) > 0 {
 		r.facts.cluster.Store(&clusterFacts{id: id, incarnation: incarnation, config: m.View.Config()})
+		if lag := m.View.Config().GetConsumerLagMax(); lag != r.lagMax {
+			r.lagMax = lag
+			r.ctx.Send(r.watch, &protocol.ConsumerLag{Max: lag})
+		}
 		if !r.bootstrapped {
 			r.bootstrapped = true
 			close(r.ready)

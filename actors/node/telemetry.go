@@ -165,6 +165,9 @@ func (t *telemetry) observe(d *definer) {
 	d.gauge("concord_replica_term", "Raft term.", func() int64 { return int64(f.leader.Load().GetRaftTerm()) })
 	d.gauge("concord_session_connections", "Connections of clients.", f.connections.Load)
 	d.gauge("concord_watch_count", "Watches.", f.watches.Load)
+	d.gauge("concord_watch_behind", "Watches that are fed from the change log.", f.watchesBehind.Load)
+	d.gauge("concord_watch_stalled", "Watches that have no credit for what there is for them.", f.watchesStalled.Load)
+	d.gauge("concord_watch_lag_revisions", "How far the last watch is behind the node.", f.watchLag.Load)
 }
 
 // label makes the attribute sets once: making them costs more than counting.

@@ -110,7 +110,7 @@ func (n *Node) openActors() error {
 	}
 	// Whoever is sent to must be there first: apply before the log that brings it
 	// entries, the log before the replica that proposes.
-	n.spawn(p.watch, watch.Props(watch.Config{Apply: p.apply, Consumers: p.root, Telemetry: n.meter}))
+	n.spawn(p.watch, watch.Props(watch.Config{Apply: p.apply, Consumers: p.root, Limits: cfg.Watch, Telemetry: n.meter}))
 	n.spawn(p.apply, apply.Props(apply.Config{Replica: p.replica, Expiry: p.expiry, Watch: p.watch, Telemetry: n.meter}))
 	n.spawn(p.expiry, expiry.Props(expiry.Config{
 		Replica: p.replica, Apply: p.apply, Telemetry: n.meter,
@@ -131,7 +131,7 @@ func (n *Node) openActors() error {
 	bootstrapped := make(chan struct{})
 	n.spawn(p.root, actor.PropsFromProducer(func() actor.Actor {
 		return &root{
-			replica: p.replica, apply: p.apply, logger: cfg.Logger, facts: n.facts, ready: bootstrapped,
+			replica: p.replica, apply: p.apply, watch: p.watch, logger: cfg.Logger, facts: n.facts, ready: bootstrapped,
 			reporter: reporter{replicaID: cfg.ReplicaID},
 			bootstrap: &messages.Bootstrap{
 				ClusterId: newClusterID(cfg.Seams.Random), Incarnation: cfg.Incarnation, Config: cfg.Bootstrap,

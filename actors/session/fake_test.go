@@ -74,9 +74,9 @@ func (d *desk) callWhen(low int64)               { d.low = low }
 func (d *desk) wake()                            { d.woken++ }
 func (d *desk) push(m outgoing) int64 {
 	if d.closing {
-		d.t.Fatalf("sent after the end: %v", m.message)
+		d.t.Fatalf("sent after the end: %v", m.made())
 	}
-	d.sent = append(d.sent, m.message)
+	d.sent = append(d.sent, m.made())
 	d.backlog += m.bytes
 	return d.backlog
 }

@@ -39,10 +39,21 @@ type outbox struct {
 	reason  *messages.ErrorDetail
 }
 
+// outgoing is a message, or a batch for the watches ids.
 type outgoing struct {
 	message *messages.ServerMessage
+	batch   *messages.SharedBatch
+	ids     []uint64
 	bytes   int64
 	window  int64
+}
+
+// made returns the message, also of a batch.
+func (m *outgoing) made() *messages.ServerMessage {
+	if m.batch != nil {
+		return &messages.ServerMessage{Message: &messages.ServerMessage_WatchBatch{WatchBatch: m.batch.For(m.ids)}}
+	}
+	return m.message
 }
 
 func newOutbox(s transport.ServerStream, wrote func(int64), done func()) *outbox {
@@ -116,6 +127,17 @@ func (o *outbox) close(reason *messages.ErrorDetail, now bool) {
 	}
 }
 
+// send writes one message. Where the stream encodes, what is shared by many watches is
+// encoded once for all of them.
+func (o *outbox) send(m *outgoing) error {
+	if m.batch != nil {
+		if s, ok := o.stream.(transport.BatchSender); ok {
+			return s.SendBatch(m.batch, m.ids)
+		}
+	}
+	return o.stream.Send(m.made())
+}
+
 // run writes until the outbox is closed or the stream fails.
 func (o *outbox) run() {
 	defer o.done()
@@ -142,7 +164,7 @@ func (o *outbox) run() {
 			return
 		}
 		for i := range batch {
-			if err := o.stream.Send(batch[i].message); err != nil {
+			if err := o.send(&batch[i]); err != nil {
 				o.stream.Close(nil)
 				return
 			}

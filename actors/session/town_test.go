@@ -87,6 +87,7 @@ func (n *town) Now() state.Now {
 func (n *town) Watches(live int)         { n.watches.Store(int64(live)) }
 func (n *town) Delivered(int, int)       {}
 func (n *town) WatchEnded(messages.Code) {}
+func (n *town) Backlog(int, int, uint64) {}
 
 func newTown(t testing.TB, limits Limits, watchLimits watchhub.Limits) *town {
 	n := &town{t: t, nowMs: 1_000}

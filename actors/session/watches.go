@@ -170,17 +170,24 @@ func (c *core) deliver(m *protocol.Deliver) {
 	}
 }
 
+// sendBatch sends a batch to those of its watches that live; false when none does.
 func (c *core) sendBatch(item *protocol.Item) bool {
-	w := c.watches.byID[item.Batch.WatchId]
-	if w == nil || c.phase == closing {
+	if c.phase == closing {
 		return false
 	}
-	w.at = item.Batch.To
+	ids := item.WatchIDs // they are this session's to change
+	live := ids[:0]
+	for _, id := range ids {
+		if w := c.watches.byID[id]; w != nil {
+			w.at = item.Batch.To()
+			live = append(live, id)
+		}
+	}
+	if len(live) == 0 {
+		return false
+	}
 	c.sendReplies() // the answer that the watch has begun comes first
-	c.push(outgoing{
-		message: &messages.ServerMessage{Message: &messages.ServerMessage_WatchBatch{WatchBatch: item.Batch}},
-		bytes:   item.Bytes, window: item.Bytes,
-	})
+	c.push(outgoing{batch: item.Batch, ids: live, bytes: item.Bytes, window: item.Bytes})
 	return true
 }
 

@@ -10,9 +10,8 @@ import (
 )
 
 func batchOf(id, revision uint64) protocol.Item {
-	return protocol.Item{Bytes: 100, Batch: &messages.WatchBatch{
-		WatchId: id, To: protocol.EndOf(revision).Proto(), Last: true, Events: []*messages.Event{{Revision: revision}},
-	}}
+	return protocol.Item{Bytes: 100, WatchIDs: []uint64{id}, Batch: messages.NewSharedBatch(
+		[]*messages.Event{{Revision: revision}}, protocol.EndOf(revision).Proto(), true, false)}
 }
 
 func (d *desk) started(call, id, from uint64) protocol.Item {

@@ -18,6 +18,10 @@ type Telemetry interface {
 	Delivered(batches, events int)
 	// WatchEnded: a watch ended with this code.
 	WatchEnded(code messages.Code)
+	// Backlog: so many watches are fed from the change log, so many have no credit for
+	// what there is for them, and the last of them is so many revisions behind. Told
+	// once a second.
+	Backlog(behind, stalled int, lag uint64)
 }
 
 // Config is what the hub needs. Apply is required.
@@ -51,6 +55,7 @@ type Actor struct {
 	stepping bool   // a replayStep is in the mailbox
 	watches  int    // as last told
 
+	backlogMs  int64 // when it was last told
 	reported   protocol.Consumers
 	reportedMs int64
 }
@@ -83,6 +88,8 @@ func (a *Actor) Receive(ctx actor.Context) {
 	case *protocol.SessionClosed:
 		a.hub.CloseSession(m.Session)
 		delete(a.sessions, m.Session)
+	case *protocol.ConsumerLag:
+		a.hub.ConsumerLag(m.Max)
 	case *messages.ClockTick:
 		a.hub.Tick(m.GetMonotonicMs())
 		a.report(ctx, m.GetMonotonicMs())
@@ -127,8 +134,8 @@ func (a *Actor) flush(ctx actor.Context) {
 		for i := range o.Items {
 			switch item := &o.Items[i]; {
 			case item.Batch != nil:
-				batches++
-				events += len(item.Batch.Events)
+				batches += len(item.WatchIDs)
+				events += len(item.Batch.Events()) * len(item.WatchIDs)
 			case item.End != nil:
 				a.cfg.Telemetry.WatchEnded(item.End.GetReason().GetCode())
 			}
@@ -156,7 +163,14 @@ func (a *Actor) flush(ctx actor.Context) {
 // consumersMs is the least time between two reports of consumers.
 const consumersMs = 1_000
 
+// backlogMs is how often telemetry is told of the backlog.
+const backlogMs = 1_000
+
 func (a *Actor) report(ctx actor.Context, nowMs int64) {
+	if nowMs-a.backlogMs >= backlogMs {
+		a.backlogMs = nowMs
+		a.cfg.Telemetry.Backlog(a.hub.Backlog())
+	}
 	if a.cfg.Consumers == nil || nowMs-a.reportedMs < consumersMs {
 		return
 	}
@@ -174,3 +188,4 @@ type noTelemetry struct{}
 func (noTelemetry) Watches(int)              {}
 func (noTelemetry) Delivered(int, int)       {}
 func (noTelemetry) WatchEnded(messages.Code) {}
+func (noTelemetry) Backlog(int, int, uint64) {}

@@ -80,6 +80,13 @@ func expect[M any](s *scene) M {
 	panic("unreachable")
 }
 
+func batchOf(i protocol.Item) *messages.WatchBatch {
+	if i.Batch == nil {
+		return nil
+	}
+	return i.Batch.For(i.WatchIDs)
+}
+
 func (s *scene) show() {
 	s.t.Helper()
 	g := expect[*state.GetView](s)
@@ -109,11 +116,11 @@ func TestActor(t *testing.T) {
 		t.Fatalf("got %+v", d)
 	}
 	// It is behind; the view that came serves for that too.
-	if b := expect[*protocol.Deliver](s).Items[0].Batch; len(b.GetEvents()) != 1 || !b.Ready || !b.Last {
+	if b := batchOf(expect[*protocol.Deliver](s).Items[0]); len(b.GetEvents()) != 1 || !b.Ready || !b.Last {
 		t.Fatalf("got %v", b)
 	}
 	s.put("b")
-	if b := expect[*protocol.Deliver](s).Items[0].Batch; b.GetTo().GetRevision() != 2 {
+	if b := batchOf(expect[*protocol.Deliver](s).Items[0]); b.GetTo().GetRevision() != 2 {
 		t.Fatalf("got %v", b)
 	}
 	s.tell(&messages.ClockTick{MonotonicMs: 1_200})
@@ -135,13 +142,13 @@ func TestActor(t *testing.T) {
 
 	// A snapshot: the view in it is enough to go on.
 	s.tell(&protocol.StartWatch{Session: 1, Call: 8, Request: all(4), After: protocol.EndOf(3)})
-	if d := expect[*protocol.Deliver](s); d.Items[0].Started == nil || !d.Items[1].Batch.GetReady() {
+	if d := expect[*protocol.Deliver](s); d.Items[0].Started == nil || !batchOf(d.Items[1]).GetReady() {
 		t.Fatalf("got %+v", d)
 	}
 	s.apply(&messages.Command{Op: &messages.Command_Put{Put: &messages.Put{Key: []byte("d")}}})
 	s.machine.TakeEffects()
 	s.tell(&state.Installed{View: s.machine.View()})
-	if b := expect[*protocol.Deliver](s).Items[0].Batch; len(b.GetEvents()) != 1 || b.To.Revision != 4 {
+	if b := batchOf(expect[*protocol.Deliver](s).Items[0]); len(b.GetEvents()) != 1 || b.To.Revision != 4 {
 		t.Fatalf("got %v", b)
 	}
 	if err := s.system.Root.StopFuture(s.hub).Wait(); err != nil {

@@ -82,7 +82,9 @@ func BenchmarkCommit(b *testing.B) {
 					var bytes int64
 					for _, item := range o.Items {
 						bytes += item.Bytes
-						h.Grant(o.Session, item.Batch.WatchId, 1, 1_000)
+						for _, id := range item.WatchIDs {
+							h.Grant(o.Session, id, 1, 1_000)
+						}
 					}
 					h.Drained(o.Session, bytes)
 				}

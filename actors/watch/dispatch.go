@@ -14,7 +14,6 @@ type scan struct {
 	phase phase
 	from  protocol.Position // watchers whose cursor is below are left alone
 	event shared
-	to    *messages.Position // shared by all batches that end the revision
 	// touched have a fragment under construction; leaving may not be sent what
 	// they were offered.
 	touched []*watcher
@@ -49,16 +48,14 @@ func (h *Hub) offerAll(events []store.Event) {
 	h.beginScan(live, protocol.Position{})
 	for i := range events {
 		if i > 0 && events[i].Rec.Mod() != events[i-1].Rec.Mod() {
-			h.endRevision(events[i-1].Rec.Mod())
+			h.endRevision()
 		}
 		h.offer(events[i], &h.live)
 	}
-	h.endRevision(events[len(events)-1].Rec.Mod())
+	h.endRevision()
 	for _, w := range h.scan.leaving {
 		h.live.remove(w)
-		if !w.ready {
-			h.forgetUnready(w)
-		}
+		h.forgetUnready(w)
 		h.park(w)
 	}
 	h.endScan()
@@ -102,30 +99,23 @@ func (h *Hub) offerTo(w *watcher) {
 		h.scan.leaving = append(h.scan.leaving, w)
 		return
 	}
-	one, bytes := e.as(w.variant), e.bytes[w.variant]
-	if len(w.pending) >= messages.WatchFragmentEventsMax ||
-		len(w.pending) > 0 && w.pendingBytes+bytes > messages.WatchFragmentBytesMax {
+	one := e.as(w.variant)
+	if p := w.pending; p != nil && (p.n >= messages.WatchFragmentEventsMax || p.bytes+one.bytes > messages.WatchFragmentBytesMax) {
 		h.flush(w, false)
-	}
-	if len(w.pending) == 0 {
+		w.pending = one
+	} else if p != nil {
+		w.pending = p.with(one)
+	} else {
 		h.scan.touched = append(h.scan.touched, w)
 		w.pending = one
-	} else {
-		w.pending = append(w.pending, one[0])
 	}
-	w.pendingBytes += bytes
-	w.pendingTo = e.at
 	w.creditEvents--
 	w.creditBytes -= e.credit[w.variant]
-	w.client.window -= bytes
+	w.client.window -= one.bytes
 }
 
-// endRevision sends the last fragments of revision r.
-func (h *Hub) endRevision(r uint64) {
-	if len(h.scan.touched) == 0 {
-		return
-	}
-	h.scan.to = protocol.EndOf(r).Proto()
+// endRevision sends the last fragments of the revision.
+func (h *Hub) endRevision() {
 	for i, w := range h.scan.touched {
 		h.flush(w, true)
 		h.scan.touched[i] = nil
@@ -133,34 +123,42 @@ func (h *Hub) endRevision(r uint64) {
 	h.scan.touched = h.scan.touched[:0]
 }
 
-// batchOverheadBytes is what a batch costs beside its events, to the window.
-const batchOverheadBytes = 128
-
 // flush sends the fragment under construction, if there is one.
 func (h *Hub) flush(w *watcher, last bool) {
-	if len(w.pending) == 0 {
+	f := w.pending
+	if f == nil {
 		return
 	}
-	b := &messages.WatchBatch{WatchId: w.id, Events: w.pending, Last: last}
-	if last {
-		w.cursor = protocol.EndOf(w.pendingTo.Revision)
-		b.To = h.scan.to
-		if !w.ready && w.cursor.Revision >= w.readyAt {
-			h.setReady(w)
-			b.Ready = true
-		}
-	} else {
-		w.cursor = w.pendingTo
-		b.To = w.cursor.Proto()
+	w.pending, w.cursor = nil, f.to(last)
+	if last && !w.ready && w.cursor.Revision >= w.readyAt {
+		h.setReady(w)
+		h.sendBatch(w, messages.NewSharedBatch(f.events(), w.cursor.Proto(), true, true), f.bytes)
+		return
 	}
-	h.sendBatch(w, b, w.pendingBytes)
-	w.pending, w.pendingBytes = nil, 0
+	h.sendBatch(w, f.batch(last), f.bytes)
 }
 
-func (h *Hub) sendBatch(w *watcher, b *messages.WatchBatch, bytes int64) {
+// What a batch costs beside its events, to the window, and what each further watch
+// that it is for costs.
+const (
+	batchOverheadBytes = 128
+	batchAlsoBytes     = 16
+)
+
+// sendBatch sends a batch whose events, bytes of them, the window was charged for. What
+// is the same for several watches of a session goes out once.
+func (h *Hub) sendBatch(w *watcher, b *messages.SharedBatch, bytes int64) {
 	w.told, w.toldMs = w.cursor, h.nowMs
-	w.client.window -= batchOverheadBytes
-	h.send(w.client, protocol.Item{Batch: b, Bytes: bytes + batchOverheadBytes})
+	c := w.client
+	if n := len(c.out); n > 0 && c.out[n-1].Batch == b {
+		i := &c.out[n-1]
+		i.WatchIDs = append(i.WatchIDs, w.id)
+		i.Bytes += batchAlsoBytes
+		c.window += bytes - batchAlsoBytes
+		return
+	}
+	c.window -= batchOverheadBytes
+	h.send(c, protocol.Item{Batch: b, WatchIDs: []uint64{w.id}, Bytes: bytes + batchOverheadBytes})
 }
 
 // setReady notes that the watcher is told that it has caught up.
@@ -173,23 +171,29 @@ func (h *Hub) setReady(w *watcher) {
 
 // forgetUnready takes w out of the short list of watchers that wait for the head.
 func (h *Hub) forgetUnready(w *watcher) {
-	for i, u := range h.unready {
-		if u == w {
-			h.unready = append(h.unready[:i], h.unready[i+1:]...)
-			return
-		}
+	if w.unreadySlot == 0 {
+		return
 	}
+	last := len(h.unready) - 1
+	moved := h.unready[last]
+	h.unready[w.unreadySlot-1], moved.unreadySlot = moved, w.unreadySlot
+	h.unready[last] = nil
+	h.unready, w.unreadySlot = h.unready[:last], 0
 }
 
 // tellPlace sends how far w has come, and that it is ready if it is.
 func (h *Hub) tellPlace(w *watcher) {
 	w.cursor = h.place(w)
-	b := &messages.WatchBatch{WatchId: w.id, To: w.cursor.Proto(), Last: w.cursor.Op == messages.PositionOpIndexEnd}
+	whole := w.cursor.Op == messages.PositionOpIndexEnd
 	if !w.ready && w.cursor.Complete() >= w.readyAt {
 		h.setReady(w)
-		b.Ready = true
+		h.sendBatch(w, messages.NewSharedBatch(nil, w.cursor.Proto(), whole, true), 0)
+		return
 	}
-	h.sendBatch(w, b, 0)
+	if h.progressed == nil || h.progressedTo != w.cursor {
+		h.progressed, h.progressedTo = messages.NewSharedBatch(nil, w.cursor.Proto(), whole, false), w.cursor
+	}
+	h.sendBatch(w, h.progressed, 0)
 }
 
 // tellReady tells the watchers whose place the head has reached without an event
@@ -215,16 +219,11 @@ func (h *Hub) compact(c uint64) {
 }
 
 func (h *Hub) endCompacted() {
-	if h.replay.idle() && !h.anyParked() {
-		return
-	}
-	for i := len(h.all) - 1; i >= 0; i-- {
-		if w := h.all[i]; w.phase != live && w.cursor.Complete() < h.compacted {
-			h.end(w, h.compactedError())
+	for _, list := range [][]*watcher{h.replay.watchers, h.parked} {
+		for i := len(list) - 1; i >= 0; i-- { // ending one moves the last into its place
+			if w := list[i]; w.cursor.Complete() < h.compacted {
+				h.end(w, h.compactedError())
+			}
 		}
 	}
-}
-
-func (h *Hub) anyParked() bool {
-	return len(h.all) > h.live.size+len(h.replay.watchers)
 }

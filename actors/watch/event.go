@@ -10,16 +10,14 @@ import (
 // value, content type and metadata, its previous record not counted.
 const eventOverheadBytes = 96
 
-// shared is one event on its way to many watchers. What it is encoded as is made
-// once for each variant and shared: read only from then on.
+// shared is one event on its way to many watchers. What it is sent as is made once for
+// each variant and shared: read only from then on.
 type shared struct {
 	event store.Event
 	at    protocol.Position
 	typ   messages.EventType
-	// one holds the event alone in a slice without room, so that most batches, of
-	// a single event, share the slice too and an append copies it.
-	one    [variants][]*messages.Event
-	bytes  [variants]int64 // encoded, at most
+	// one is the fragment of the event alone.
+	one    [variants]*fragment
 	credit [variants]int64
 }
 
@@ -42,11 +40,10 @@ func (s *shared) before() protocol.Position {
 }
 
 // as makes the event as variant v carries it, if that has not been done.
-func (s *shared) as(v variant) []*messages.Event {
+func (s *shared) as(v variant) *fragment {
 	if s.one[v] == nil {
 		e := s.event.Proto(v&keysOnly != 0, v&withPrev != 0)
-		s.one[v] = []*messages.Event{e}
-		s.bytes[v] = recordBytes(e.Record) + recordBytes(e.Prev)
+		s.one[v] = &fragment{event: e, at: s.at, n: 1, bytes: recordBytes(e.Record) + recordBytes(e.Prev)}
 		s.credit[v] = messages.CreditBytes(e)
 	}
 	return s.one[v]

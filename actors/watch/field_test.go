@@ -351,7 +351,7 @@ func TestLosingTheClusterEndsWatches(t *testing.T) {
 	}
 	w.hub.LeaderChanged(0)
 	w.tick(11_000)
-	if c.endCode() != messages.Code_CODE_NO_LEADER || protocol.PositionOf(c.end.Resume) != protocol.EndOf(1) {
+	if c.endCode() != messages.Code_CODE_NO_QUORUM || protocol.PositionOf(c.end.Resume) != protocol.EndOf(1) {
 		t.Fatalf("ended %v", c.end)
 	}
 }

@@ -38,6 +38,8 @@ type Hub struct {
 	all     []*watcher
 	live    index
 	replay  replay
+	parked  []*watcher
+	wheel   wheel
 	// unready are live watchers that wait for the head to reach their place.
 	unready []*watcher
 
@@ -45,6 +47,12 @@ type Hub struct {
 	tickedMs     int64 // what the last Tick said
 	nowMs        int64 // the time that counts; see tickMaxMs
 	leaderlessMs int64 // since when there is no leader; -1 while there is one
+	cutOff       bool  // there has been none for so long that nobody may watch here
+	lagMax       uint64
+
+	// progressed is what watches are told that have come to progressedTo.
+	progressed   *messages.SharedBatch
+	progressedTo protocol.Position
 
 	scan     scan
 	offerSet func(*set) // offerToSet, bound once
@@ -91,6 +99,9 @@ func (h *Hub) Start(m protocol.StartWatch) {
 	case len(h.all) >= h.limits.WatchersMax:
 		h.refuse(c, m.Call, watchLimit(h.limits.WatchersMax, "node"))
 		return
+	case h.cutOff:
+		h.refuse(c, m.Call, h.noQuorum())
+		return
 	case m.After.Complete() < h.compacted:
 		h.refuse(c, m.Call, h.compactedError())
 		return
@@ -117,6 +128,7 @@ func (h *Hub) Start(m protocol.StartWatch) {
 	c.watchers[w.id] = w
 	w.allSlot = len(h.all)
 	h.all = append(h.all, w)
+	h.wheel.add(w, h.nowMs+w.progressMs)
 	h.send(c, protocol.Item{Started: &protocol.Started{
 		Call: m.Call, WatchID: w.id, From: w.cursor.First(), Current: h.head,
 	}})
@@ -148,7 +160,7 @@ func (h *Hub) Grant(session, watchID uint64, events, bytes uint32) {
 	}
 	w.parkedMs = h.nowMs
 	if w.canTake() {
-		h.replay.add(w)
+		h.catchUp(w)
 	}
 }
 
@@ -173,7 +185,7 @@ func (h *Hub) Drained(session uint64, bytes int64) {
 		}
 		w.parkedMs = h.nowMs // the client reads
 		if wake {
-			h.replay.add(w)
+			h.catchUp(w)
 		}
 	}
 }
@@ -199,15 +211,38 @@ func (h *Hub) Stop(reason *messages.Error) {
 	}
 }
 
-// LowWater returns the highest revision that every watch has completely delivered;
-// active is false when there is no watch. A watch that waits for the future counts
-// as being at the head.
+// LowWater returns the highest revision that every watch has completely delivered,
+// those left out that are further behind than ConsumerLag allows: one of them must not
+// cost the others their hold on history. active is false when no watch counts. A watch
+// that waits for the future counts as being at the head.
 func (h *Hub) LowWater() (after uint64, active bool) {
-	after = h.head
-	for _, w := range h.all {
-		after = min(after, h.place(w).Complete())
+	after, active = h.head, len(h.all) > len(h.parked)+len(h.replay.watchers)
+	for _, list := range [2][]*watcher{h.replay.watchers, h.parked} {
+		for _, w := range list {
+			at := w.cursor.Complete()
+			if h.lagMax != 0 && at < h.head && h.head-at > h.lagMax {
+				continue
+			}
+			after, active = min(after, at), true
+		}
 	}
-	return after, len(h.all) > 0
+	return after, active
+}
+
+// ConsumerLag sets how far behind a watch may be and still count; 0: however far.
+func (h *Hub) ConsumerLag(revisions uint64) { h.lagMax = revisions }
+
+// Backlog tells how many watches are fed from the change log, how many wait for credit
+// while there are events for them, and how many revisions the last of them is behind.
+func (h *Hub) Backlog() (behind, stalled int, lag uint64) {
+	for _, list := range [2][]*watcher{h.replay.watchers, h.parked} {
+		for _, w := range list {
+			if at := w.cursor.Complete(); at < h.head {
+				lag = max(lag, h.head-at)
+			}
+		}
+	}
+	return len(h.replay.watchers), len(h.parked), lag
 }
 
 // TakeOutput returns what has come up for the sessions since it was last called,

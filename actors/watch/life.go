@@ -39,6 +39,7 @@ func (h *Hub) goLive(w *watcher) {
 		return
 	}
 	h.unready = append(h.unready, w)
+	w.unreadySlot = len(h.unready)
 }
 
 // park stops feeding a watcher whose cursor stands right before an event that it
@@ -46,6 +47,28 @@ func (h *Hub) goLive(w *watcher) {
 func (h *Hub) park(w *watcher) {
 	w.phase = parked
 	w.parkedMs = h.nowMs
+	w.feedSlot = len(h.parked)
+	h.parked = append(h.parked, w)
+}
+
+// unpark takes w out of the parked ones; its phase is up to the caller.
+func (h *Hub) unpark(w *watcher) {
+	h.parked = dropFeed(h.parked, w)
+}
+
+// dropFeed takes w out of the list in which its feedSlot is its place.
+func dropFeed(list []*watcher, w *watcher) []*watcher {
+	last := len(list) - 1
+	list[last].feedSlot = w.feedSlot
+	list[w.feedSlot] = list[last]
+	list[last] = nil
+	return list[:last]
+}
+
+// catchUp begins to feed a parked watcher from the change log again.
+func (h *Hub) catchUp(w *watcher) {
+	h.unpark(w)
+	h.replay.add(w)
 }
 
 // end tells the session that the watch is over and forgets it.
@@ -60,12 +83,13 @@ func (h *Hub) drop(w *watcher) {
 	switch w.phase {
 	case live:
 		h.live.remove(w)
-		if !w.ready {
-			h.unready = slices.DeleteFunc(h.unready, func(u *watcher) bool { return u == w })
-		}
+		h.forgetUnready(w)
 	case behind:
 		h.replay.remove(w)
+	case parked:
+		h.unpark(w)
 	}
+	h.wheel.remove(w)
 	last := len(h.all) - 1
 	h.all[last].allSlot = w.allSlot
 	h.all[w.allSlot] = h.all[last]

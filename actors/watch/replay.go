@@ -34,7 +34,7 @@ func (r *replay) idle() bool { return len(r.watchers) == 0 }
 
 func (r *replay) add(w *watcher) {
 	w.phase = behind
-	w.behindSlot = len(r.watchers)
+	w.feedSlot = len(r.watchers)
 	r.watchers = append(r.watchers, w)
 	r.index.add(w)
 	r.needView = r.needView || r.log == nil
@@ -42,12 +42,8 @@ func (r *replay) add(w *watcher) {
 
 func (r *replay) remove(w *watcher) {
 	r.index.remove(w)
-	last := len(r.watchers) - 1
-	r.watchers[last].behindSlot = w.behindSlot
-	r.watchers[w.behindSlot] = r.watchers[last]
-	r.watchers[last] = nil
-	r.watchers = r.watchers[:last]
-	if last == 0 {
+	r.watchers = dropFeed(r.watchers, w)
+	if len(r.watchers) == 0 {
 		// A view that is held makes the next writes copy: let go of it.
 		r.log, r.needView = nil, false
 	}
@@ -110,9 +106,7 @@ func (h *Hub) moveHead(revision uint64) {
 	for _, w := range h.all {
 		if w.phase == live && w.cursor.Before(protocol.EndOf(h.head)) {
 			h.live.remove(w)
-			if !w.ready {
-				h.forgetUnready(w)
-			}
+			h.forgetUnready(w)
 			h.replay.add(w)
 		}
 	}
@@ -199,7 +193,7 @@ func (h *Hub) walk(start, top protocol.Position) protocol.Position {
 	err := h.replay.log.Changes(start.Proto(), func(e store.Event) bool {
 		if mod := e.Rec.Mod(); mod != revision {
 			if revision != 0 {
-				h.endRevision(revision)
+				h.endRevision()
 				if events >= h.limits.ReplayEventsMax || scannedBytes >= replayBytesMax {
 					stop = protocol.EndOf(revision)
 					return false
@@ -217,7 +211,7 @@ func (h *Hub) walk(start, top protocol.Position) protocol.Position {
 		panic(fmt.Sprintf("watch: changes after %v: %v", start, err))
 	}
 	if revision != 0 {
-		h.endRevision(revision)
+		h.endRevision()
 	}
 	return stop
 }

@@ -20,23 +20,36 @@ func (h *Hub) Tick(nowMs int64) {
 	}
 	h.nowMs += min(max(nowMs-h.tickedMs, 0), tickMaxMs)
 	h.tickedMs = max(h.tickedMs, nowMs)
-	if h.leaderlessMs >= 0 && h.nowMs-h.leaderlessMs >= h.limits.LeaderlessMs {
-		h.leaderlessMs = h.nowMs
-		h.Stop(messages.NewError(messages.Code_CODE_NO_LEADER, "the node has known no leader for %d ms: watch at another one", h.limits.LeaderlessMs))
+	if h.leaderlessMs >= 0 && !h.cutOff && h.nowMs-h.leaderlessMs >= h.limits.LeaderlessMs {
+		h.cutOff = true
+		h.Stop(h.noQuorum())
 		return
 	}
-	for i := len(h.all) - 1; i >= 0; i-- {
-		w := h.all[i]
-		switch {
-		case w.phase == parked:
-			if h.nowMs-w.parkedMs >= h.limits.SlowConsumerMs {
-				h.end(w, messages.NewError(messages.Code_CODE_SLOW_CONSUMER,
-					"behind, and no credit for %d ms", h.limits.SlowConsumerMs).WithLimit(uint64(h.limits.SlowConsumerMs)))
-			}
-		case h.nowMs-w.toldMs >= w.progressMs:
-			h.progress(w)
+	for i := len(h.parked) - 1; i >= 0; i-- { // ending one moves the last into its place
+		if w := h.parked[i]; h.nowMs-w.parkedMs >= h.limits.SlowConsumerMs {
+			h.end(w, messages.NewError(messages.Code_CODE_SLOW_CONSUMER,
+				"behind, and no credit for %d ms", h.limits.SlowConsumerMs).WithLimit(uint64(h.limits.SlowConsumerMs)))
 		}
 	}
+	h.wheel.turn(h.nowMs, h.lookAt)
+}
+
+// lookAt tells a watch whose time has come how far it is, and returns when to look at it
+// next.
+func (h *Hub) lookAt(w *watcher) int64 {
+	due := w.toldMs + w.progressMs
+	if due > h.nowMs {
+		return due // it was sent something meanwhile
+	}
+	if w.phase != parked {
+		h.progress(w)
+	}
+	return h.nowMs + w.progressMs
+}
+
+func (h *Hub) noQuorum() *messages.Error {
+	return messages.NewError(messages.Code_CODE_NO_QUORUM,
+		"the node has known no leader for %d ms: watch at another one", h.limits.LeaderlessMs)
 }
 
 // startClock sets every time that was noted before time was known.
@@ -45,16 +58,18 @@ func (h *Hub) startClock(nowMs int64) {
 	if h.leaderlessMs >= 0 {
 		h.leaderlessMs = nowMs
 	}
+	h.wheel = wheel{}
 	for _, w := range h.all {
 		w.toldMs, w.parkedMs = nowMs, nowMs
+		h.wheel.add(w, nowMs+w.progressMs)
 	}
 }
 
-// progress tells a watch how far it has come, unless that is nothing new, or it
-// waits for a revision of the future, or its session does not read.
+// progress tells a watch how far it has come, unless that is nothing new or inside a
+// revision, or it waits for a revision of the future, or its session does not read.
 func (h *Hub) progress(w *watcher) {
 	place := h.place(w)
-	if place.Complete() > h.head || w.client.window <= 0 {
+	if place.Complete() > h.head || place.Op != messages.PositionOpIndexEnd || w.client.window <= 0 {
 		return
 	}
 	if w.told.Before(place) || h.nowMs-w.toldMs >= progressIdleFactor*w.progressMs {
@@ -66,7 +81,7 @@ func (h *Hub) progress(w *watcher) {
 func (h *Hub) LeaderChanged(leaderID uint64) {
 	switch {
 	case leaderID != 0:
-		h.leaderlessMs = -1
+		h.leaderlessMs, h.cutOff = -1, false
 	case h.leaderlessMs < 0:
 		h.leaderlessMs = h.nowMs
 	}

@@ -36,10 +36,8 @@ type watcher struct {
 	creditEvents int64
 	creditBytes  int64
 
-	// pending is the fragment under construction. It is empty between calls.
-	pending      []*messages.Event
-	pendingBytes int64
-	pendingTo    protocol.Position
+	// pending is the fragment under construction. It is nil between calls.
+	pending *fragment
 
 	ready      bool
 	readyAt    uint64 // the revision to reach to be ready
@@ -48,11 +46,14 @@ type watcher struct {
 	told       protocol.Position
 	parkedMs   int64 // since when it waits for credit
 
-	home       *set
-	homeSpan   span
-	homeSlot   int
-	allSlot    int // in Hub.all
-	behindSlot int // in Hub.behind, while behind
+	home        *set
+	homeSpan    span
+	homeSlot    int
+	allSlot     int // in Hub.all
+	feedSlot    int // in the replay's watchers while behind, in Hub.parked while parked
+	unreadySlot int // in Hub.unready plus one; 0: not in it
+	wheelSlot   int // in its bucket of Hub.wheel
+	wheelBucket int
 }
 
 // variant is what an event carries for a watcher.

@@ -235,7 +235,9 @@ func (w *world) collect() {
 				c.refused = item.Refused.Error
 			case item.Batch != nil:
 				w.inFlight[o.Session] += item.Bytes
-				w.find(o.Session, item.Batch.WatchId).onBatch(item.Batch)
+				for _, id := range item.WatchIDs {
+					w.find(o.Session, id).onBatch(item.Batch.For([]uint64{id}))
+				}
 			case item.End != nil:
 				c := w.find(o.Session, item.End.WatchId)
 				delete(w.watches, [2]uint64{o.Session, item.End.WatchId})

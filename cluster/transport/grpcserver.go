@@ -10,8 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/concord-kv/concord/messages"
@@ -91,7 +89,7 @@ func serverOptions(o ServerOptions) []grpc.ServerOption {
 		grpc.StaticStreamWindowSize(windowBytes),
 		grpc.StaticConnWindowSize(windowBytes),
 		// A client does not choose the codec.
-		grpc.ForceServerCodecV2(encoding.GetCodecV2(proto.Name)),
+		grpc.ForceServerCodecV2(newServerCodec()),
 	}
 	if o.TLS != nil {
 		so = append(so, grpc.Creds(credentials.NewTLS(o.TLS.Clone())))

@@ -49,7 +49,9 @@ func newServerStream(ss grpc.ServerStream) *serverStream {
 	return st
 }
 
-func (s *serverStream) Send(m *messages.ServerMessage) error {
+func (s *serverStream) Send(m *messages.ServerMessage) error { return s.sendAny(m) }
+
+func (s *serverStream) sendAny(m any) error {
 	s.sendMu.Lock()
 	defer s.sendMu.Unlock()
 	select {

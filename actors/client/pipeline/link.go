@@ -160,7 +160,7 @@ func (p *Pipeline) strike(e *messages.Error) {
 	if !p.cfg.Roam {
 		return
 	}
-	stopping := e.Code() == messages.Code_CODE_NODE_STOPPING || e.Code() == messages.Code_CODE_NOT_LEADER
+	stopping := e.Code() == messages.Code_CODE_NODE_STOPPING || e.Code() == messages.Code_CODE_NOT_LEADER || e.Code() == messages.Code_CODE_NO_QUORUM
 	if l.leave == nil && (stopping || l.strikes >= strikesMax) {
 		l.leave = e
 	}

@@ -44,6 +44,9 @@ type Watch struct {
 	creditEvents, creditBytes int // what the watch was given at first
 	owedEvents, owedBytes     int // used, to be returned
 	heldEvents, heldBytes     int // used by batches that wait for the caller
+
+	slot   int  // in watches.order
+	listed bool // in watches.owing
 }
 
 type stage uint8
@@ -59,7 +62,9 @@ const (
 // watches are all of a client.
 type watches struct {
 	byID    map[uint64]*Watch
-	order   []*Watch // as they were opened
+	order   []*Watch // all of them
+	wanted  int      // how many are to be requested
+	owing   []*Watch // that have credit to return
 	nextID  uint64
 	cancels []uint64
 	pause   pause
@@ -77,7 +82,9 @@ func (p *Pipeline) OpenWatch(r *messages.WatchRequest, progress bool) (*Watch, e
 		creditEvents: orDefault(int(r.CreditEvents), messages.WatchCreditEventsDefault),
 		creditBytes:  orDefault(int(r.CreditBytes), messages.WatchCreditBytesDefault),
 	}
+	w.slot = len(ws.order)
 	ws.order = append(ws.order, w)
+	ws.wanted++
 	return w, nil
 }
 
@@ -103,10 +110,9 @@ func (p *Pipeline) Take(w *Watch) (Batch, bool, error) {
 	w.out = w.out[1:]
 	w.heldEvents -= b.events
 	w.heldBytes -= b.bytes
-	w.owedEvents += b.events
-	w.owedBytes += b.bytes
+	p.watches.owe(w, b.events, b.bytes)
 	if w.stage == stageParked && len(w.out) == 0 {
-		w.stage = stageWanted
+		p.watches.set(w, stageWanted)
 	}
 	return b, true, nil
 }
@@ -129,14 +135,13 @@ func (ws *watches) finish(w *Watch, reason error) {
 	if w.stage == stageEnded {
 		return
 	}
-	w.stage, w.end, w.joined = stageEnded, reason, Batch{}
+	ws.set(w, stageEnded)
+	w.end, w.joined = reason, Batch{}
 	delete(ws.byID, w.id)
-	for i, o := range ws.order {
-		if o == w {
-			ws.order = append(ws.order[:i], ws.order[i+1:]...)
-			break
-		}
-	}
+	last := len(ws.order) - 1
+	ws.order[w.slot], ws.order[last].slot = ws.order[last], w.slot
+	ws.order[last] = nil
+	ws.order = ws.order[:last]
 	w.changed()
 }
 

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -15,20 +14,34 @@ func (ws *watches) disconnect() {
 	ws.cancels = nil
 	for _, w := range ws.order {
 		if w.stage == stageRequested || w.stage == stageLive {
-			w.stage = stageWanted
+			ws.set(w, stageWanted)
 		}
 	}
 }
 
 func (ws *watches) reconnect() { ws.pause.clear() }
 
-func (ws *watches) pending() bool {
-	for _, w := range ws.order {
-		if w.stage == stageWanted {
-			return true
-		}
+// set moves a watch to a stage.
+func (ws *watches) set(w *Watch, to stage) {
+	if w.stage == stageWanted {
+		ws.wanted--
 	}
-	return false
+	if to == stageWanted {
+		ws.wanted++
+	}
+	w.stage = to
+}
+
+func (ws *watches) pending() bool { return ws.wanted > 0 }
+
+// owe notes credit that was used, to be returned.
+func (ws *watches) owe(w *Watch, events, bytes int) {
+	w.owedEvents += events
+	w.owedBytes += bytes
+	if !w.listed && w.owes() {
+		w.listed = true
+		ws.owing = append(ws.owing, w)
+	}
 }
 
 // control returns one message that ends a watch or gives it credit.
@@ -38,9 +51,13 @@ func (ws *watches) control() *messages.ClientMessage {
 		ws.cancels = ws.cancels[:n-1]
 		return &messages.ClientMessage{Message: &messages.ClientMessage_CancelWatch{CancelWatch: &messages.CancelWatch{WatchId: id}}}
 	}
-	for _, w := range ws.order {
+	for len(ws.owing) > 0 {
+		last := len(ws.owing) - 1
+		w := ws.owing[last]
+		ws.owing[last] = nil
+		ws.owing, w.listed = ws.owing[:last], false
 		if !w.owes() {
-			continue
+			continue // it is not on the connection any more
 		}
 		credit := &messages.WatchCredit{WatchId: w.id, Events: uint32(w.owedEvents), Bytes: uint32(w.owedBytes)}
 		w.owedEvents, w.owedBytes = 0, 0
@@ -54,14 +71,14 @@ func (w *Watch) owes() bool {
 	return w.stage == stageLive && (w.owedEvents*2 >= w.creditEvents || w.owedBytes*2 >= w.creditBytes)
 }
 
-// talks tells whether control has a message.
+// talks tells whether control may have a message.
 func (ws *watches) talks() bool {
-	return len(ws.cancels) > 0 || slices.ContainsFunc(ws.order, (*Watch).owes)
+	return len(ws.cancels) > 0 || len(ws.owing) > 0
 }
 
 // fill puts the requests of watches that are not on the connection into the frame.
 func (ws *watches) fill(p *Pipeline, f *frame, now time.Duration) {
-	if now < ws.pause.until {
+	if now < ws.pause.until || ws.wanted == 0 {
 		return
 	}
 	for _, w := range ws.order {
@@ -83,7 +100,7 @@ func (ws *watches) fill(p *Pipeline, f *frame, now time.Duration) {
 		c.liveIndex = len(p.live)
 		p.live = append(p.live, c)
 		p.earliest = min(p.earliest, c.Deadline)
-		w.stage = stageRequested
+		ws.set(w, stageRequested)
 		p.put(f, c, op)
 	}
 }
@@ -117,7 +134,8 @@ func (ws *watches) onStarted(p *Pipeline, w *Watch, c *Call, now time.Duration) 
 		return
 	}
 	ws.pause.clear()
-	w.stage = stageLive
+	ws.set(w, stageLive)
+	ws.owe(w, 0, 0) // what was used while the answer was on its way
 	if w.Started == nil {
 		w.Started = c.Reply.GetWatch()
 		w.changed()
@@ -129,12 +147,12 @@ func (ws *watches) onStarted(p *Pipeline, w *Watch, c *Call, now time.Duration) 
 func (ws *watches) onRefused(p *Pipeline, w *Watch, err error, now time.Duration) {
 	switch code := messages.CodeOf(err); {
 	case retryable(code):
-		w.stage = stageWanted
+		ws.set(w, stageWanted)
 		ws.pause.extend(now, time.Duration(messages.DetailOf(err).GetRetryAfterMs())*time.Millisecond, p.cfg.Random)
 	case code == messages.Code_CODE_SLOW_CONSUMER:
-		w.stage = stageParked
+		ws.set(w, stageParked)
 		if len(w.out) == 0 {
-			w.stage = stageWanted
+			ws.set(w, stageWanted)
 		}
 	default:
 		ws.finish(w, err)
@@ -157,19 +175,28 @@ func (ws *watches) onEnd(p *Pipeline, e *messages.WatchEnd, now time.Duration) {
 }
 
 func (ws *watches) onBatch(p *Pipeline, m *messages.WatchBatch) {
-	w, ok := ws.byID[m.GetWatchId()]
+	p.saw(m.GetTo().GetRevision())
+	bytes := 0
+	for _, e := range m.Events {
+		bytes += int(messages.CreditBytes(e))
+	}
+	ws.deliverTo(m.GetWatchId(), m, bytes)
+	for _, id := range m.AlsoWatchIds {
+		ws.deliverTo(id, m, bytes)
+	}
+}
+
+// deliverTo takes a batch for one of the watches that it is for. bytes is the credit
+// that its events use.
+func (ws *watches) deliverTo(id uint64, m *messages.WatchBatch, bytes int) {
+	w, ok := ws.byID[id]
 	if !ok || w.stage != stageLive && w.stage != stageRequested {
 		return
 	}
-	p.saw(m.GetTo().GetRevision())
-	events, bytes := len(m.Events), 0
+	events := len(m.Events)
 	if events > 0 {
-		for _, e := range m.Events {
-			bytes += int(messages.CreditBytes(e))
-		}
 		if w.after != nil && !before(w.after, m.Events[events-1]) {
-			w.owedEvents += events
-			w.owedBytes += bytes
+			ws.owe(w, events, bytes)
 			return // all of it was delivered
 		}
 		if j := w.joined.Events; len(j) > 0 && j[0].Revision != m.Events[0].Revision {
@@ -180,14 +207,21 @@ func (ws *watches) onBatch(p *Pipeline, m *messages.WatchBatch) {
 		w.after = m.To
 	}
 	j := &w.joined
-	j.Events = append(j.Events, m.Events...)
-	j.To, j.Ready = m.To, j.Ready || m.Ready
+	j.Ready = j.Ready || m.Ready
+	if events == 0 && m.GetTo().GetOpIndex() != messages.PositionOpIndexEnd {
+		return // inside a revision: the rest of it is yet to come
+	}
+	if len(j.Events) == 0 {
+		j.Events = m.Events[:events:events] // others share it: appending copies
+	} else {
+		j.Events = append(j.Events, m.Events...)
+	}
+	j.To = m.To
 	j.events, j.bytes = j.events+events, j.bytes+bytes
 	if events > 0 && !m.Last && j.bytes < JoinBytesMax {
 		// Collected, not delivered: the credit comes back at once, or a revision larger
 		// than the credit would never be complete.
-		w.owedEvents += events
-		w.owedBytes += bytes
+		ws.owe(w, events, bytes)
 		return
 	}
 	// Of what was collected only this last part still holds credit.

@@ -102,9 +102,12 @@ type Deliver struct {
 type Item struct {
 	Started *Started
 	Refused *Refused
-	// Batch shares its events with other watches: read only.
-	Batch *messages.WatchBatch
-	End   *messages.WatchEnd
+	// Batch is for the session's watches WatchIDs, and may be shared with other
+	// sessions: read only.
+	Batch *messages.SharedBatch
+	// WatchIDs belongs to the session.
+	WatchIDs []uint64
+	End      *messages.WatchEnd
 	// Bytes is what a batch counts against the session's window.
 	Bytes int64
 }
@@ -124,9 +127,15 @@ type Refused struct {
 	Error *messages.ErrorDetail
 }
 
+// ConsumerLag is root -> watch: a consumer that is further behind than this many
+// revisions holds no history back. 0: not known yet.
+type ConsumerLag struct {
+	Max uint64
+}
+
 // Consumers is watch -> replica (or whoever reports for the node), at most once a
-// second when it changed: every watch of this node has completely delivered what
-// is at or below After. Active is false when there is no watch.
+// second when it changed: every watch of this node that counts has completely
+// delivered what is at or below After. Active is false when there is none.
 type Consumers struct {
 	After  uint64
 	Active bool
