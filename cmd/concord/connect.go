@@ -12,6 +12,25 @@ import (
 
 // connect makes the client. It does not wait for a connection: the request does.
 func (a *app) connect() (*client.Client, error) {
+	cfg, err := a.clientConfig()
+	if err != nil {
+		return nil, err
+	}
+	cfg.OneShot, cfg.Settle, cfg.NewKey = true, a.timeout, a.newKey
+	return client.New(cfg)
+}
+
+// connectSession makes the client of a command that holds something: its writes are
+// numbered.
+func (a *app) connectSession() (*client.Client, error) {
+	cfg, err := a.clientConfig()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(cfg)
+}
+
+func (a *app) clientConfig() (client.Config, error) {
 	endpoints := a.endpoint
 	if endpoints == "" {
 		endpoints = a.getenv("CONCORD_ENDPOINT")
@@ -20,19 +39,16 @@ func (a *app) connect() (*client.Client, error) {
 		endpoints = endpointDefault
 	}
 	if a.timeout <= 0 {
-		return nil, messages.InvalidField("timeout", "must be more than 0")
+		return client.Config{}, messages.InvalidField("timeout", "must be more than 0")
 	}
 	config, err := a.tlsConfig()
 	if err != nil {
-		return nil, err
+		return client.Config{}, err
 	}
-	cfg := client.Config{
-		Name: "concord CLI", TLS: config, Timeout: a.timeout,
-		OneShot: true, Settle: a.timeout, NewKey: a.newKey,
-	}
+	cfg := client.Config{Name: "concord CLI", TLS: config, Timeout: a.timeout}
 	if a.verbose {
 		if cfg.Logger, err = newLogger(a.err, "debug", a.json()); err != nil {
-			return nil, err
+			return client.Config{}, err
 		}
 	}
 	for e := range strings.SplitSeq(endpoints, ",") {
@@ -40,7 +56,7 @@ func (a *app) connect() (*client.Client, error) {
 			cfg.Endpoints = append(cfg.Endpoints, e)
 		}
 	}
-	return client.New(cfg)
+	return cfg, nil
 }
 
 // newKey names a write, by the flag or at random, and remembers how.

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 
+	"github.com/concord-kv/concord/actors/client/lease"
+	"github.com/concord-kv/concord/actors/client/registration"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -17,9 +19,14 @@ const exitCodes = `  0    done
   5    nobody knows whether the write was applied; concord resolve may tell
   6    not allowed
   7    a condition did not hold (--if-absent, --if-exists, --if-revision,
-       txn --check); not applied
+       txn --check), or a lock or a key is another's (lock --try and --wait,
+       register); not applied
+  8    a lock, a term or a registration was lost, and what ran under it was
+       stopped
   70   a defect of ours
-  130  interrupted`
+  130  interrupted
+lock and elect end with the code of the command that they ran; 128 and the signal's
+number if a signal ended it.`
 
 const (
 	exitOK          = 0
@@ -30,6 +37,7 @@ const (
 	exitUnknown     = 5
 	exitDenied      = 6
 	exitCondition   = 7
+	exitLost        = 8
 	exitInternal    = 70
 	exitInterrupted = 130
 )
@@ -43,11 +51,18 @@ var errInterrupted = errors.New("interrupted")
 // exitCode maps an error to the table. The outcome goes before the code: what may have
 // been applied must not look like something to repeat.
 func exitCode(err error) int {
-	var e *messages.Error
+	var (
+		e     *messages.Error
+		child childExit
+	)
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errCondition):
+	case errors.As(err, &child):
+		return child.code
+	case errors.Is(err, lease.ErrLost):
+		return exitLost
+	case errors.Is(err, errCondition), errors.Is(err, registration.ErrTaken):
 		return exitCondition
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted

@@ -42,7 +42,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if err != nil && ctx.Err() != nil && messages.OutcomeOf(err) != messages.Outcome_OUTCOME_UNKNOWN {
 		err = errInterrupted
 	}
-	if err != nil && !errors.Is(err, errInterrupted) {
+	var child childExit
+	if err != nil && !errors.Is(err, errInterrupted) && !errors.As(err, &child) {
 		// A bad command line may have kept the flags from being read.
 		a.printError(err, a.json() || slices.Contains(args, "-ojson") || jsonAsked(args))
 	}
@@ -87,6 +88,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.serveCommand(), a.versionCommand(), a.statusCommand(), a.revisionCommand(),
 		a.putCommand(), a.getCommand(), a.delCommand(), a.touchCommand(), a.txnCommand(), a.resolveCommand(),
 		a.listCommand(), a.historyCommand(), a.changesCommand(), a.watchCommand(),
+		a.lockCommand(), a.electCommand(), a.registerCommand(),
 		a.leaseCommand(), a.indexCommand(), a.cursorCommand(), a.compactCommand(), a.configCommand(),
 		a.clusterCommand(),
 		a.benchCommand(),
@@ -142,6 +144,18 @@ func names(c *cobra.Command) []string {
 func (a *app) with(f func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := a.connect()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return f(cmd.Context(), c, args)
+	}
+}
+
+// withSession is with for a command that holds something while it runs.
+func (a *app) withSession(f func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := a.connectSession()
 		if err != nil {
 			return err
 		}
