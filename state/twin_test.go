@@ -2,8 +2,11 @@ package state_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -103,6 +106,7 @@ func (p *pair) apply(e *messages.Entry) {
 		p.same("result alone", p.quiet.Apply(p.quietly, alone)[0], want[i])
 	}
 	p.compareEvents()
+	p.compareDue()
 	if d := p.machine.Digest(); d != p.quiet.Digest() || d != p.machine.FullDigest() {
 		p.t.Fatalf("digest %x, quietly %x, full %x", d, p.quiet.Digest(), p.machine.FullDigest())
 	}
@@ -122,6 +126,32 @@ func (p *pair) compareEvents() {
 	}
 	if effects.ToRevision != p.twin.Revision || effects.CompactRevision != p.twin.Compacted {
 		p.t.Fatalf("effects end at %d, compacted %d", effects.ToRevision, effects.CompactRevision)
+	}
+}
+
+// compareDue compares what the leader would end next with a sorted list.
+func (p *pair) compareDue() {
+	p.t.Helper()
+	leases := slices.SortedFunc(maps.Values(p.twin.Leases), func(a, b *statetest.Lease) int {
+		return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(a.ID, b.ID))
+	})
+	at, limit := p.twin.Clock+int64(p.choose.Choose(2000)), p.choose.Choose(4)
+	var want []string
+	next := int64(0)
+	for _, l := range leases {
+		if l.Deadline > at || len(want) == limit {
+			next = l.Deadline
+			break
+		}
+		want = append(want, fmt.Sprintf("%d:%d", l.ID, l.Renewals))
+	}
+	pairs, gotNext := p.machine.Due(at, limit)
+	var got []string
+	for _, d := range pairs {
+		got = append(got, fmt.Sprintf("%d:%d", d.LeaseId, d.Renewals))
+	}
+	if !slices.Equal(got, want) || gotNext != next {
+		p.t.Fatalf("due at %d, limit %d: %v next %d, want %v next %d", at, limit, got, gotNext, want, next)
 	}
 }
 

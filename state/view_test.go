@@ -83,3 +83,33 @@ func TestViewPerIndex(t *testing.T) {
 		t.Errorf("%d ms are left", info.RemainingTtlMs)
 	}
 }
+
+// TestTimeIsDerived: the time that a record has left, and its end on the wall clock,
+// come from the answering node, for the latest state only, and decide nothing.
+func TestTimeIsDerived(t *testing.T) {
+	s := newScript()
+	s.do(t, "put k 1 ttl=10s")
+	get := func(rev uint64, now state.Now) *messages.Record {
+		t.Helper()
+		q := &messages.Query{Query: &messages.Query_Get{Get: &messages.GetRequest{Key: []byte("k"), Revision: rev}}}
+		reply, err := s.machine.View().Query(q, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.GetGet().Record
+	}
+	if r := get(0, state.Now{}); r.GetRemainingTtlMs() != 10_000 || r.ExpiresAtUnixMs != nil {
+		t.Errorf("without a clock: %v", r)
+	}
+	if r := get(0, state.Now{ClockMs: 4_000, WallMs: 1_000_000}); r.GetRemainingTtlMs() != 6_000 || r.GetExpiresAtUnixMs() != 1_006_000 {
+		t.Errorf("with one: %v", r)
+	}
+	// Long past its deadline it is still there: only an applied expiry deletes it.
+	if r := get(0, state.Now{ClockMs: 99_000, WallMs: 1_000_000}); r == nil || r.GetRemainingTtlMs() != 0 {
+		t.Errorf("past the deadline: %v", r)
+	}
+	s.do(t, "put other 1")
+	if r := get(1, state.Now{ClockMs: 4_000, WallMs: 1}); r.RemainingTtlMs != nil || r.ExpiresAtUnixMs != nil || r.LeaseId == 0 {
+		t.Errorf("in the past: %v", r)
+	}
+}
