@@ -324,13 +324,17 @@ func (c *Cluster) Add(id uint64, nonVoting bool, flags ...string) *Member {
 	return m
 }
 
+func (c *Cluster) forget(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.members, id)
+}
+
 // Remove removes a member from the cluster and ends its process.
 func (c *Cluster) Remove(id uint64) {
 	c.t.Helper()
 	m := c.Member(id)
-	c.mu.Lock()
-	delete(c.members, id)
-	c.mu.Unlock()
+	c.forget(id)
 	c.Operate(&messages.AdminRequest{Request: &messages.AdminRequest_RemoveMember{RemoveMember: &messages.RemoveMemberRequest{ReplicaId: id}}})
 	m.Kill()
 }

@@ -141,6 +141,13 @@ func (n *Node) Running() bool {
 	}
 }
 
+// Exited is closed when the process that runs now, or ran last, has ended by itself.
+func (n *Node) Exited() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.exited
+}
+
 // Pid returns the process id, 0 when none runs.
 func (n *Node) Pid() int {
 	n.mu.Lock()
