@@ -52,13 +52,13 @@ func ValidateWrite(w *Write, cfg *ClusterConfig) *Error {
 func ValidateOperation(c *Command, cfg *ClusterConfig) *Error {
 	switch op := c.Op.(type) {
 	case *Command_Put:
-		return validatePut("", op.Put, cfg)
+		return validatePut(op.Put, cfg)
 	case *Command_PutMany:
 		return validatePutMany(op.PutMany, cfg)
 	case *Command_Delete:
 		return ValidateSelector("selector", op.Delete.GetSelector())
 	case *Command_Touch:
-		return validateTouch("", op.Touch, cfg)
+		return validateTouch(op.Touch, cfg)
 	case *Command_Txn:
 		return validateTxn(op.Txn, cfg)
 	case *Command_GrantLease:
@@ -137,7 +137,7 @@ func ValidateKey(field string, key []byte) *Error {
 func ValidateSelector(field string, s *Selector) *Error {
 	switch by := s.GetBy().(type) {
 	case *Selector_Key:
-		return ValidateKey(field+".key", by.Key)
+		return within(field, ValidateKey("key", by.Key))
 	case *Selector_Prefix:
 		if n := len(by.Prefix); n > KeyBytesMax {
 			return tooLong(field+".prefix", n, KeyBytesMax)
@@ -221,35 +221,35 @@ func ValidateExtractor(field string, x *Extractor) *Error {
 	return InvalidField(field, "one of identity, field, path or element is needed")
 }
 
-func validatePut(at string, p *Put, cfg *ClusterConfig) *Error {
+func validatePut(p *Put, cfg *ClusterConfig) *Error {
 	if p == nil {
-		return InvalidField(at+"put", "missing")
+		return InvalidField("put", "missing")
 	}
-	if err := ValidateKey(at+"key", p.Key); err != nil {
+	if err := ValidateKey("key", p.Key); err != nil {
 		return err
 	}
 	if n := uint64(len(p.Value)); n > cfg.GetValueBytesMax() {
 		return NewError(Code_CODE_TOO_LARGE, "%d bytes, at most %d", n, cfg.GetValueBytesMax()).
-			WithField(at + "value").WithLimit(cfg.GetValueBytesMax())
+			WithField("value").WithLimit(cfg.GetValueBytesMax())
 	}
 	if p.IgnoreValue && len(p.Value) > 0 {
-		return InvalidField(at+"value", "not together with ignore_value")
+		return InvalidField("value", "not together with ignore_value")
 	}
 	if p.LeaseId != 0 && p.TtlMs != 0 {
-		return InvalidField(at+"ttl_ms", "not together with lease_id")
+		return InvalidField("ttl_ms", "not together with lease_id")
 	}
 	if p.IgnoreLease && (p.LeaseId != 0 || p.TtlMs != 0) {
-		return InvalidField(at+"ignore_lease", "not together with lease_id or ttl_ms")
+		return InvalidField("ignore_lease", "not together with lease_id or ttl_ms")
 	}
 	if p.TtlMs != 0 {
-		if err := validateTTL(at+"ttl_ms", p.TtlMs, cfg); err != nil {
+		if err := validateTTL("ttl_ms", p.TtlMs, cfg); err != nil {
 			return err
 		}
 	}
 	if n := len(p.ContentType); n > ContentTypeBytesMax {
-		return tooLong(at+"content_type", n, ContentTypeBytesMax)
+		return tooLong("content_type", n, ContentTypeBytesMax)
 	}
-	return ValidateMetadata(at+"metadata", p.Metadata)
+	return ValidateMetadata("metadata", p.Metadata)
 }
 
 func validatePutMany(m *PutMany, cfg *ClusterConfig) *Error {
@@ -260,18 +260,18 @@ func validatePutMany(m *PutMany, cfg *ClusterConfig) *Error {
 		return err
 	}
 	for i, p := range m.Puts {
-		if err := validatePut(fmt.Sprintf("puts[%d].", i), p, cfg); err != nil {
-			return err
+		if err := validatePut(p, cfg); err != nil {
+			return within(fmt.Sprintf("puts[%d]", i), err)
 		}
 	}
 	return nil
 }
 
-func validateTouch(at string, t *Touch, cfg *ClusterConfig) *Error {
-	if err := ValidateKey(at+"key", t.GetKey()); err != nil {
+func validateTouch(t *Touch, cfg *ClusterConfig) *Error {
+	if err := ValidateKey("key", t.GetKey()); err != nil {
 		return err
 	}
-	return validateTTL(at+"ttl_ms", t.GetTtlMs(), cfg)
+	return validateTTL("ttl_ms", t.GetTtlMs(), cfg)
 }
 
 func validateTTL(field string, ttlMs int64, cfg *ClusterConfig) *Error {
@@ -294,8 +294,8 @@ func validateTxn(t *Txn, cfg *ClusterConfig) *Error {
 		return err
 	}
 	for i, c := range t.GetCompares() {
-		if err := validateCompare(fmt.Sprintf("compares[%d].", i), c); err != nil {
-			return err
+		if err := validateCompare(c); err != nil {
+			return within(fmt.Sprintf("compares[%d]", i), err)
 		}
 	}
 	if err := validateBranch("success", t.GetSuccess(), cfg); err != nil {
@@ -304,32 +304,32 @@ func validateTxn(t *Txn, cfg *ClusterConfig) *Error {
 	return validateBranch("failure", t.GetFailure(), cfg)
 }
 
-func validateCompare(at string, c *Compare) *Error {
-	if err := ValidateKey(at+"key", c.GetKey()); err != nil {
+func validateCompare(c *Compare) *Error {
+	if err := ValidateKey("key", c.GetKey()); err != nil {
 		return err
 	}
 	op := c.GetOperator()
 	if op < CompareOperator_COMPARE_OPERATOR_EQUAL || op > CompareOperator_COMPARE_OPERATOR_GREATER_OR_EQUAL {
-		return InvalidField(at+"operator", "unknown operator %d", op)
+		return InvalidField("operator", "unknown operator %d", op)
 	}
 	equality := op <= CompareOperator_COMPARE_OPERATOR_NOT_EQUAL
 	switch target := c.GetTarget().(type) {
 	case *Compare_Value:
 		if !equality {
-			return InvalidField(at+"operator", "value compares only with == and !=")
+			return InvalidField("operator", "value compares only with == and !=")
 		}
 	case *Compare_LeaseId:
 		if !equality {
-			return InvalidField(at+"operator", "lease compares only with == and !=")
+			return InvalidField("operator", "lease compares only with == and !=")
 		}
 	case *Compare_Field_:
 		if len(target.Field.GetJson()) == 0 {
-			return InvalidField(at+"field.json", "missing")
+			return InvalidField("field.json", "missing")
 		}
-		return ValidateExtractor(at+"field.extractor", target.Field.GetExtractor())
+		return ValidateExtractor("field.extractor", target.Field.GetExtractor())
 	case *Compare_Exists, *Compare_Version, *Compare_CreateRevision, *Compare_ModRevision, *Compare_TtlMs:
 	default:
-		return InvalidField(at+"target", "missing")
+		return InvalidField("target", "missing")
 	}
 	return nil
 }
@@ -339,36 +339,35 @@ func validateBranch(name string, ops []*TxnOp, cfg *ClusterConfig) *Error {
 		return InvalidField(name, "%d operations, at most %d", n, TxnOperationsMax).WithLimit(TxnOperationsMax)
 	}
 	for i, op := range ops {
-		at := fmt.Sprintf("%s[%d].", name, i)
 		var err *Error
 		switch o := op.GetOp().(type) {
 		case *TxnOp_Get:
-			err = validateTxnGet(at, o.Get)
+			err = validateTxnGet(o.Get)
 		case *TxnOp_Put:
-			err = validatePut(at, o.Put, cfg)
+			err = validatePut(o.Put, cfg)
 		case *TxnOp_Delete:
-			err = ValidateSelector(at+"selector", o.Delete.GetSelector())
+			err = ValidateSelector("selector", o.Delete.GetSelector())
 		case *TxnOp_Touch:
-			err = validateTouch(at, o.Touch, cfg)
+			err = validateTouch(o.Touch, cfg)
 		default:
-			err = InvalidField(at+"op", "missing")
+			err = InvalidField("op", "missing")
 		}
 		if err != nil {
-			return err.WithOp(i)
+			return within(fmt.Sprintf("%s[%d]", name, i), err).WithOp(i)
 		}
 	}
 	return nil
 }
 
-func validateTxnGet(at string, g *TxnGet) *Error {
-	if err := ValidateSelector(at+"selector", g.GetSelector()); err != nil {
+func validateTxnGet(g *TxnGet) *Error {
+	if err := ValidateSelector("selector", g.GetSelector()); err != nil {
 		return err
 	}
 	if _, one := g.GetSelector().GetBy().(*Selector_Key); one {
 		return nil
 	}
 	if g.Limit == 0 && !g.CountOnly || g.Limit > TxnGetLimitMax {
-		return InvalidField(at+"limit", "%d, 1 to %d for a prefix or a range", g.Limit, TxnGetLimitMax).WithLimit(TxnGetLimitMax)
+		return InvalidField("limit", "%d, 1 to %d for a prefix or a range", g.Limit, TxnGetLimitMax).WithLimit(TxnGetLimitMax)
 	}
 	return nil
 }
@@ -398,6 +397,15 @@ func validateSize(field string, m proto.Message, cfg *ClusterConfig) *Error {
 		return NewError(Code_CODE_TOO_LARGE, "%d bytes encoded, at most %d", n, limit).WithField(field).WithLimit(limit)
 	}
 	return nil
+}
+
+// within puts a path before the field of an error; nil stays nil. Paths are built
+// when there is an error only: they are never on the hot path.
+func within(path string, err *Error) *Error {
+	if err != nil {
+		err.Detail.Field = path + "." + err.Detail.Field
+	}
+	return err
 }
 
 func badLength(field string, n, most int) *Error {
