@@ -2,10 +2,8 @@ package actortest
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"flag"
 	"fmt"
-	"io"
 	"runtime"
 	"testing"
 
@@ -26,60 +24,36 @@ func TestSimDeterministic(t *testing.T) {
 	if first == 0 {
 		first = 1
 	}
-	bytesTraced := 0
+	traced := 0
 	for seed := first; seed < first+uint64(*simSameSeeds); seed++ {
-		var want [sha256.Size]byte
+		var want []byte
 		for i := range *simSameRuns {
 			runtime.GOMAXPROCS(1 + i%2)
-			h := sha256.New()
-			n := &counter{w: h}
+			var b bytes.Buffer
 			opts, script := sim.Generate(seed)
-			opts.Trace = n
-			r := sim.Run(t, opts, script)
-			if r.Failure != nil {
+			opts.Trace = &b
+			if r := sim.Run(t, opts, script); r.Failure != nil {
 				t.Fatalf("seed %d: %v", seed, r.Failure)
 			}
-			got := [sha256.Size]byte(h.Sum(nil))
 			if i == 0 {
-				want, bytesTraced = got, bytesTraced+n.bytes
-			} else if got != want {
-				t.Fatalf("seed %d: run %d has another trace: %s", seed, i, difference(t, seed))
+				want, traced = b.Bytes(), traced+b.Len()
+			} else if !bytes.Equal(b.Bytes(), want) {
+				t.Fatalf("seed %d: run %d has another trace: %s", seed, i, difference(want, b.Bytes()))
 			}
 		}
 	}
-	t.Logf("%d seeds, %d runs each, %d bytes of trace", *simSameSeeds, *simSameRuns, bytesTraced)
+	t.Logf("%d seeds, %d runs each, %d bytes of trace", *simSameSeeds, *simSameRuns, traced)
 }
 
-type counter struct {
-	w     io.Writer
-	bytes int
-}
-
-func (c *counter) Write(b []byte) (int, error) {
-	c.bytes += len(b)
-	return c.w.Write(b)
-}
-
-// difference runs a seed until two traces differ and shows where.
-func difference(t *testing.T, seed uint64) string {
-	var first []byte
-	for i := range 50 {
-		runtime.GOMAXPROCS(1 + i%2)
-		var b bytes.Buffer
-		opts, script := sim.Generate(seed)
-		opts.Trace = &b
-		sim.Run(t, opts, script)
-		if first == nil {
-			first = b.Bytes()
-			continue
-		}
-		x, y := bytes.Split(first, []byte("\n")), bytes.Split(b.Bytes(), []byte("\n"))
-		for j := range min(len(x), len(y)) {
-			if !bytes.Equal(x[j], y[j]) {
-				from := max(0, j-12)
-				return fmt.Sprintf("at line %d\n%s\n---- or\n%s", j, bytes.Join(x[from:min(j+4, len(x))], []byte("\n")), bytes.Join(y[j:min(j+4, len(y))], []byte("\n")))
-			}
-		}
+// difference shows where two traces part.
+func difference(a, b []byte) string {
+	x, y := bytes.Split(a, []byte("\n")), bytes.Split(b, []byte("\n"))
+	at := 0
+	for at < min(len(x), len(y)) && bytes.Equal(x[at], y[at]) {
+		at++
 	}
-	return "and it did not happen again"
+	part := func(lines [][]byte, from, to int) []byte {
+		return bytes.Join(lines[min(from, len(lines)):min(to, len(lines))], []byte("\n"))
+	}
+	return fmt.Sprintf("at line %d\n%s\n---- or\n%s", at, part(x, max(0, at-20), at+5), part(y, at, at+5))
 }

@@ -118,3 +118,18 @@ func commit() string {
 	}
 	return "unknown"
 }
+
+// TestSimGRPC runs fewer seeds with gRPC between clients and nodes.
+func TestSimGRPC(t *testing.T) {
+	seeds := 30
+	if testing.Short() {
+		seeds = 8
+	}
+	for seed := uint64(1); seed <= uint64(seeds); seed++ {
+		opts, script := sim.Generate(seed)
+		opts.GRPC = true
+		if r := sim.Run(t, opts, script); r.Failure != nil {
+			t.Fatalf("seed %d: %v", seed, r.Failure)
+		}
+	}
+}

@@ -50,6 +50,9 @@ func (w *World) open(name string, endpoints []string) *Client {
 	c := &Client{world: w, name: name, leases: map[string]uint64{}}
 	c.clock.hand = hand{world: w, rate: 1}
 	var dialer transport.Dialer = codecDialer{&w.network, name}
+	if w.opts.GRPC {
+		dialer = w.network.grpcDialer(name)
+	}
 	number := uint64(len(w.clients) + 1)
 	made, err := client.New(client.Config{
 		Endpoints: endpoints, Dialer: dialer, Name: name, Clock: &c.clock, SessionTTL: 10 * time.Second,

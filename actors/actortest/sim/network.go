@@ -33,6 +33,7 @@ type conn struct {
 	out     []byte // written, not delivered
 	marks   []int  // the sizes of the writes in out
 	closed  bool   // here
+	told    bool   // a Read that waits here knows of it
 	fin     bool   // the peer's close arrived
 	finSent bool   // this close arrived at the peer
 	cut     bool   // reset: nothing works any more
@@ -137,7 +138,7 @@ func (c *conn) reset() {
 func (c *conn) over() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.cut || c.closed && c.fin && c.finSent
+	return c.cut && (c.told || !c.closed) || c.closed && c.told && c.fin && c.finSent
 }
 
 // Read implements net.Conn.
@@ -146,9 +147,9 @@ func (c *conn) Read(b []byte) (int, error) {
 	defer c.mu.Unlock()
 	for {
 		switch {
-		case c.closed:
+		case c.told:
 			return 0, net.ErrClosed
-		case len(c.in) > 0:
+		case len(c.in) > 0 && !c.closed:
 			n := copy(b, c.in)
 			c.in = c.in[n:]
 			return n, nil
@@ -180,7 +181,8 @@ func (c *conn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn. That a Read waits here is told to it in a step of its own:
+// the goroutine that closes and the one that reads must not race.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,8 +190,25 @@ func (c *conn) Close() error {
 	if c.wakeUp != nil {
 		c.wakeUp.Stop()
 	}
-	c.arrived.Broadcast()
 	return nil
+}
+
+// tell lets a Read end that waits at a closed end; false if there is no need to.
+func (c *conn) tell() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed || c.told {
+		return false
+	}
+	c.told = true
+	c.arrived.Broadcast()
+	return true
+}
+
+func (c *conn) untold() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed && !c.told
 }
 
 // SetDeadline implements net.Conn; writes need none.
@@ -246,6 +265,9 @@ func (n *network) resetNode(id uint64) {
 // flush delivers what a node that is being closed still says; nothing of it is lost.
 func (n *network) flush(id uint64) (moved bool) {
 	n.each(func(c *conn) {
+		if c.node == id && c.tell() {
+			moved = true
+		}
 		if c.node == id && c.sendable() {
 			c.deliver(func(size int) int { return size })
 			moved = true

@@ -12,6 +12,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/concord-kv/concord/actors/node"
+	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/consensus"
 	"github.com/concord-kv/concord/state"
 	"github.com/concord-kv/concord/state/store"
@@ -33,8 +34,11 @@ type Node struct {
 	log    *nodeLog
 	apply  *mailbox
 	system *actor.ActorSystem
-	probe  probe
-	random uint64
+	// In gRPC mode.
+	listener *listener
+	server   *transport.GRPCServer
+	probe    probe
+	random   uint64
 
 	view   *state.View   // after the last batch
 	events []store.Event // of the last batch
@@ -105,6 +109,9 @@ func (n *Node) start() {
 		panic(fmt.Sprintf("sim: n%d does not start: %v", n.id, err))
 	}
 	n.node = started
+	if w.opts.GRPC {
+		n.serveGRPC()
+	}
 }
 
 func (n *Node) openLog(a consensus.Applier, l consensus.Listener) (consensus.Log, error) {
@@ -154,7 +161,20 @@ func (n *Node) runs() bool { return n.up && !n.paused }
 // afterStep opens the node for clients once its log is ready.
 func (n *Node) afterStep() {
 	if r := n.world.log.Replica(n.id); n.up && r != nil && r.WaitReady(context.Background()) == nil {
-		n.log.readyOnce.Do(func() { close(n.log.ready) })
+		n.log.readyOnce.Do(func() {
+			close(n.log.ready)
+			synctest.Wait()
+		})
+	}
+}
+
+// isReady says whether the node serves clients.
+func (n *Node) isReady() bool {
+	select {
+	case <-n.node.Ready():
+		return true
+	default:
+		return false
 	}
 }
 
@@ -189,8 +209,13 @@ func (n *Node) stop() {
 // bury stops a node's actors and waits for them.
 func (n *Node) bury(b *board, l *nodeLog, dead *node.Node) {
 	done := make(chan struct{})
+	server := n.server
+	n.server, n.listener = nil, nil
 	go func() {
 		_ = dead.Close()
+		if server != nil {
+			server.Stop()
+		}
 		close(done)
 	}()
 	for range buryMax {
@@ -209,6 +234,7 @@ func (n *Node) bury(b *board, l *nodeLog, dead *node.Node) {
 			if !m.handle() {
 				break
 			}
+			synctest.Wait()
 			moved = true
 		}
 		if n.world.network.flush(n.id) {

@@ -153,6 +153,7 @@ const (
 	chooseActor
 	chooseTicker
 	chooseConn
+	chooseTell
 	chooseDial
 	chooseTimer
 	chooseWatch
@@ -206,6 +207,9 @@ func (w *World) collect() {
 		}
 	}
 	w.network.each(func(c *conn) {
+		if c.untold() {
+			w.choices = append(w.choices, choice{kind: chooseTell, conn: c})
+		}
 		if c.sendable() && w.passes(c) {
 			w.choices = append(w.choices, choice{kind: chooseConn, conn: c})
 		}
@@ -264,7 +268,7 @@ func (w *World) perform(c choice) {
 			return
 		}
 		m.handle()
-		if m.name != "session" && m.name != "gateway" {
+		if m.name != "session" && m.name != "gateway" && (m.name != "node" || c.node.isReady()) {
 			w.logIdle = false
 			return // nothing of it reaches a goroutine
 		}
@@ -278,6 +282,9 @@ func (w *World) perform(c choice) {
 		if cl := w.client(c.conn.client); cl != nil && c.conn.atNode {
 			cl.heard()
 		}
+	case chooseTell:
+		w.trace("closed %s", c.conn.name())
+		c.conn.tell()
 	case chooseDial:
 		w.answerDial(c.dial)
 	case chooseTimer:
@@ -310,12 +317,7 @@ func (w *World) answerDial(d *dialing) {
 	}
 	w.trace("dial %s n%d", d.client, d.node)
 	a, b := w.network.connect(d.client, d.node)
-	serve := n.node.Serve
-	go func() {
-		s := &codecServer{conn: b}
-		serve(s)
-		s.Close(nil)
-	}()
+	n.accept(b)
 	d.done <- dialed{conn: a}
 }
 
