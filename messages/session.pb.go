@@ -1861,10 +1861,14 @@ func (x *Goodbye) GetReason() *ErrorDetail {
 	return nil
 }
 
+// session -> client: who leads, and where the members are now. It comes when either
+// changes.
 type LeaderHint struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	LeaderId      uint64                 `protobuf:"varint,1,opt,name=leader_id,json=leaderId,proto3" json:"leader_id,omitempty"`
-	Endpoint      string                 `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	LeaderId uint64                 `protobuf:"varint,1,opt,name=leader_id,json=leaderId,proto3" json:"leader_id,omitempty"`
+	Endpoint string                 `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// Client endpoints of the members that are known.
+	Endpoints     []string `protobuf:"bytes,3,rep,name=endpoints,proto3" json:"endpoints,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1911,6 +1915,13 @@ func (x *LeaderHint) GetEndpoint() string {
 		return x.Endpoint
 	}
 	return ""
+}
+
+func (x *LeaderHint) GetEndpoints() []string {
+	if x != nil {
+		return x.Endpoints
+	}
+	return nil
 }
 
 var File_session_proto protoreflect.FileDescriptor
@@ -2058,11 +2069,12 @@ const file_session_proto_rawDesc = "" +
 	"\tHeartbeat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\":\n" +
 	"\aGoodbye\x12/\n" +
-	"\x06reason\x18\x01 \x01(\v2\x17.concord.v1.ErrorDetailR\x06reason\"E\n" +
+	"\x06reason\x18\x01 \x01(\v2\x17.concord.v1.ErrorDetailR\x06reason\"c\n" +
 	"\n" +
 	"LeaderHint\x12\x1b\n" +
 	"\tleader_id\x18\x01 \x01(\x04R\bleaderId\x12\x1a\n" +
-	"\bendpoint\x18\x02 \x01(\tR\bendpoint2O\n" +
+	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12\x1c\n" +
+	"\tendpoints\x18\x03 \x03(\tR\tendpoints2O\n" +
 	"\bSessions\x12C\n" +
 	"\aConnect\x12\x19.concord.v1.ClientMessage\x1a\x19.concord.v1.ServerMessage(\x010\x01B(Z&github.com/concord-kv/concord/messagesb\x06proto3"
 

@@ -22,13 +22,14 @@ const (
 
 // route chooses the next endpoint.
 type route struct {
-	endpoints []string
-	next      int
-	failures  int // in a row
+	endpoints  []string // those of the configuration first
+	configured int
+	next       int
+	failures   int // in a row
 }
 
 func newRoute(endpoints []string, random func() uint64) *route {
-	r := &route{endpoints: append([]string(nil), endpoints...)}
+	r := &route{endpoints: append([]string(nil), endpoints...), configured: len(endpoints)}
 	for i := len(r.endpoints) - 1; i > 0; i-- {
 		j := int(random() % uint64(i+1))
 		r.endpoints[i], r.endpoints[j] = r.endpoints[j], r.endpoints[i]
@@ -36,9 +37,10 @@ func newRoute(endpoints []string, random func() uint64) *route {
 	return r
 }
 
-// add takes endpoints that are not known yet, up to routeMax, and reports whether there
-// is more than one now.
-func (r *route) add(endpoints []string) bool {
+// learn takes the endpoints that a node tells of, up to routeMax, in place of those told
+// before: members come and go. It reports whether there is more than one now.
+func (r *route) learn(endpoints []string) bool {
+	r.endpoints = r.endpoints[:r.configured]
 	for _, e := range endpoints {
 		if e != "" && len(r.endpoints) < routeMax && !slices.Contains(r.endpoints, e) {
 			r.endpoints = append(r.endpoints, e)
@@ -139,7 +141,7 @@ func (c *Client) connect(ctx context.Context, endpoint string, r *route) (greete
 	if err = c.pipe.Connected(hello, now); err == nil {
 		c.stream = stream
 		if c.cfg.Discover {
-			c.pipe.SetRoam(r.add(hello.GetEndpoints()))
+			c.pipe.SetRoam(r.learn(hello.GetEndpoints()))
 		}
 		c.advance(now)
 	}
@@ -148,7 +150,7 @@ func (c *Client) connect(ctx context.Context, endpoint string, r *route) (greete
 		return false, err
 	}
 	c.cfg.Logger.Info("connected", "endpoint", endpoint, "replica", hello.GetReplicaId(), "incarnation", hello.GetIncarnation())
-	return true, c.serve(stream)
+	return true, c.serve(stream, r)
 }
 
 func (c *Client) greet(s transport.ClientStream) (*messages.ServerHello, error) {
@@ -174,14 +176,14 @@ func (c *Client) greet(s transport.ClientStream) (*messages.ServerHello, error) 
 }
 
 // serve reads until the connection ends or is given up; a second goroutine writes.
-func (c *Client) serve(s transport.ClientStream) error {
+func (c *Client) serve(s transport.ClientStream, r *route) error {
 	var ended atomic.Bool
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
 		c.write(s, &ended)
 	}()
-	err := c.read(s)
+	err := c.read(s, r)
 	ended.Store(true)
 	_ = s.Close()
 	c.kick()
@@ -189,7 +191,7 @@ func (c *Client) serve(s transport.ClientStream) error {
 	return err
 }
 
-func (c *Client) read(s transport.ClientStream) error {
+func (c *Client) read(s transport.ClientStream, r *route) error {
 	for {
 		m, err := s.Recv()
 		now := c.cfg.Clock.Now()
@@ -202,6 +204,9 @@ func (c *Client) read(s transport.ClientStream) error {
 			return err
 		}
 		c.pipe.Receive(m, now)
+		if hint := m.GetLeaderHint(); hint != nil && len(hint.Endpoints) > 0 && c.cfg.Discover {
+			c.pipe.SetRoam(r.learn(hint.Endpoints))
+		}
 		leave := c.pipe.Leave()
 		c.advance(now)
 		sendable := c.pipe.Sendable(now)

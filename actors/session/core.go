@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/concord-kv/concord/actors/watch/protocol"
 	"github.com/concord-kv/concord/messages"
@@ -52,8 +53,9 @@ type core struct {
 	port      port
 
 	phase     phase
-	facts     Facts // as of the last hello, frame or tick
-	queueMax  int64 // the most that may wait for the client
+	facts     Facts    // as of the last hello, frame or tick
+	queueMax  int64    // the most that may wait for the client
+	told      []string // the endpoints that the client was told of
 	epoch     uint64
 	nextCall  uint64 // calls are numbered upwards: the lowest that may come next
 	requestID uint64 // of the last message that is answered by number
@@ -142,7 +144,7 @@ func (c *core) onHello(h *messages.ClientHello) {
 		c.close(refusal.Detail)
 		return
 	}
-	c.phase, c.epoch = open, h.ClientEpoch
+	c.phase, c.epoch, c.told = open, h.ClientEpoch, f.Endpoints
 	c.send(&messages.ServerMessage{Message: &messages.ServerMessage_Hello{Hello: &messages.ServerHello{
 		Protocol:           messages.ProtocolVersion,
 		ClusterId:          f.ClusterID,
@@ -164,8 +166,21 @@ func (c *core) leaderChanged(m *messages.LeaderChanged) {
 	if c.phase != open {
 		return
 	}
+	c.hint(m.GetLeaderId())
+}
+
+// tellEndpoints passes on where the members are, when that has changed: a client may
+// outlive all those that it knew.
+func (c *core) tellEndpoints() {
+	if c.phase == open && !slices.Equal(c.told, c.facts.Endpoints) {
+		c.hint(c.facts.LeaderID)
+	}
+}
+
+func (c *core) hint(leaderID uint64) {
 	f := c.refreshFacts()
-	hint := &messages.LeaderHint{LeaderId: m.GetLeaderId()}
+	c.told = f.Endpoints
+	hint := &messages.LeaderHint{LeaderId: leaderID, Endpoints: f.Endpoints}
 	if f.LeaderID == hint.LeaderId {
 		hint.Endpoint = f.LeaderEndpoint
 	}

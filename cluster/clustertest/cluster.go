@@ -155,11 +155,14 @@ func (c *Cluster) Endpoints() []string {
 }
 
 // Client returns a client of all members; it is closed when the test ends.
-func (c *Cluster) Client() *client.Client { return c.client(c.Endpoints()...) }
+func (c *Cluster) Client() *client.Client { return c.connect(true, c.Endpoints()...) }
 
-func (c *Cluster) client(endpoints ...string) *client.Client {
+// client returns a client of these members alone.
+func (c *Cluster) client(endpoints ...string) *client.Client { return c.connect(false, endpoints...) }
+
+func (c *Cluster) connect(discover bool, endpoints ...string) *client.Client {
 	c.t.Helper()
-	s, err := client.New(client.Config{Endpoints: endpoints, Name: c.t.Name(), Timeout: 60 * time.Second})
+	s, err := client.New(client.Config{Endpoints: endpoints, Discover: discover, Name: c.t.Name(), Timeout: 60 * time.Second})
 	if err != nil {
 		c.t.Fatal(err)
 	}
