@@ -74,6 +74,8 @@ type Measure struct {
 	// the end, where the node is a process that the benchmark started.
 	NodeCPUUs    float64 `json:"node_cpu_us_per_op,omitempty"`
 	NodeRSSBytes int64   `json:"node_rss_bytes,omitempty"`
+	// Detail are further numbers, by name.
+	Detail map[string]float64 `json:"detail,omitempty"`
 	// FirstError is the first failure, for the reader who wonders.
 	FirstError string `json:"first_error,omitempty"`
 }

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -53,6 +55,16 @@ func (r *Report) Markdown(w io.Writer, baseline map[string]string) error {
 		}
 		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s | %d | %s | %s | %s |\n", m.Workload, m.Clients, thousands(m.PerSecond),
 			ms(m.P50Us), ms(m.P99Us), ms(m.P999Us), ms(m.MaxUs), m.Failed, unlessZero("%.1f", m.NodeCPUUs), unlessZero("%.0f", float64(m.NodeRSSBytes)/(1<<20)), ratio)
+	}
+	for _, m := range r.Measures {
+		if len(m.Detail) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s, %d:", m.Workload, m.Clients)
+		for _, name := range slices.Sorted(maps.Keys(m.Detail)) {
+			fmt.Fprintf(&b, " %s %.4g;", name, m.Detail[name])
+		}
+		b.WriteString("\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

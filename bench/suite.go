@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/concord-kv/concord/actors/client"
@@ -30,10 +31,15 @@ type Suite struct {
 }
 
 // Workloads are the names that a Suite knows.
-var Workloads = []string{"raw", "put", "get", "get-stale", "keepalive"}
+//
+// Of watch and watch-stalled, clients is the number of watchers; the operations are the
+// events delivered, their latency is from the acknowledgement of the write. watch-idle
+// has that many watchers of keys that nobody writes, and its operations are puts.
+// watch-replay has that many watchers read a long log.
+var Workloads = []string{"raw", "put", "get", "get-stale", "keepalive", "watch", "watch-stalled", "watch-idle", "watch-replay"}
 
 // Baseline names for each workload the one it is compared with.
-var Baseline = map[string]string{"put": "raw"}
+var Baseline = map[string]string{"put": "raw", "watch-stalled": "watch"}
 
 // Run runs the suite and adds each measure to the report as it comes.
 func (s *Suite) Run(ctx context.Context, report *Report) error {
@@ -46,7 +52,8 @@ func (s *Suite) Run(ctx context.Context, report *Report) error {
 	var node *Process
 	if len(endpoints) == 0 && slices.ContainsFunc(s.Workloads, func(w string) bool { return w != "raw" }) {
 		var err error
-		if node, err = StartProcess(ctx, s.Binary, s.Dir); err != nil {
+		if node, err = StartProcess(ctx, s.Binary, s.Dir,
+			"--watches-max", "1000000", "--watches-per-client", "1000000"); err != nil {
 			return err
 		}
 		defer func() { _ = node.Stop() }()
@@ -60,6 +67,14 @@ func (s *Suite) Run(ctx context.Context, report *Report) error {
 				if err := s.raw(ctx, report, clients); err != nil {
 					return err
 				}
+				continue
+			}
+			if strings.HasPrefix(w, "watch") {
+				m, err := s.watch(ctx, w, clients, endpoints, node)
+				if err != nil {
+					return err
+				}
+				report.Add(m)
 				continue
 			}
 			target, err := Dial(client.Config{Endpoints: endpoints, Name: "bench", Timeout: 30 * time.Second}, clients)

@@ -46,6 +46,9 @@ func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
 	f.StringVar(&s.nodeCert, "node-cert", "", "PEM file of this node's certificate")
 	f.StringVar(&s.nodeKey, "node-key", "", "PEM file of its key")
 
+	f.IntVar(&cfg.Watch.WatchersMax, "watches-max", messages.WatchersPerNodeDefault, "watches that this node serves")
+	f.IntVar(&cfg.Watch.WatchersPerSessionMax, "watches-per-client", messages.WatchersPerClientDefault, "watches that one connection may have")
+
 	f.StringVar(&s.tlsCert, "tls-cert", "", "PEM file of the certificate shown to clients; turns TLS on")
 	f.StringVar(&s.tlsKey, "tls-key", "", "PEM file of its key")
 	f.StringVar(&s.tlsPool, "tls-client-ca", "", "PEM file of the authority whose certificates clients must show")
