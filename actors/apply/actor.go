@@ -16,6 +16,10 @@ type Telemetry interface {
 	Applied(entries int, effects *state.Effects, gauges Gauges)
 	// Installed: the state was replaced by a snapshot's.
 	Installed(gauges Gauges)
+	// Configured: the replicated configuration is now this one, which never changes
+	// again. It is told before the command that set it is answered, so that whoever
+	// got the answer is judged by what it set.
+	Configured(clusterID []byte, incarnation uint64, config *messages.ClusterConfig)
 }
 
 // Gauges are the state in numbers.

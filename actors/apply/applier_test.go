@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/concord-kv/concord/consensus"
+	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
 )
 
@@ -18,8 +19,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type quiet struct{}
 
-func (quiet) Applied(int, *state.Effects, Gauges) {}
-func (quiet) Installed(Gauges)                    {}
+func (quiet) Applied(int, *state.Effects, Gauges)                {}
+func (quiet) Configured([]byte, uint64, *messages.ClusterConfig) {}
+func (quiet) Installed(Gauges)                                   {}
 
 // stage is a real apply actor; the other actors swallow what they get.
 func stage(t testing.TB, halted <-chan struct{}) (*actor.ActorSystem, *actor.PID, *Applier) {

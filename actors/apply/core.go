@@ -42,6 +42,8 @@ type core struct {
 	out     effects
 	meter   Telemetry
 
+	config *messages.ClusterConfig // that telemetry was told
+
 	waiting []waiter // for an index
 	digests []Digest // of the batch
 
@@ -74,6 +76,7 @@ func (c *core) apply(entries []consensus.Entry) {
 		}
 		before := c.machine.Applied()
 		entries[i].Results = c.machine.Apply(entries[i].Index, e)
+		c.tellConfig()
 		if entries[i].Index/digestEvery != before/digestEvery {
 			c.digests = append(c.digests, Digest{entries[i].Index, c.machine.Digest()})
 		}
@@ -102,6 +105,7 @@ func (c *core) after(entries int) {
 func (c *core) install(m *state.Machine) {
 	c.machine = m
 	m.TakeEffects() // what loading did is no news to anybody
+	c.tellConfig()
 	c.out.installed(&state.Installed{View: m.View()})
 	c.meter.Installed(c.gauges())
 	c.tellOwner()
@@ -173,6 +177,16 @@ func (c *core) tellDeadline() {
 		c.toldMs = next
 		c.out.earliestDeadline(&messages.EarliestDeadline{DeadlineMs: next})
 	}
+}
+
+func (c *core) tellConfig() {
+	config := c.machine.Config()
+	if config == c.config || !c.machine.Bootstrapped() {
+		return
+	}
+	c.config = config
+	id, incarnation := c.machine.ClusterID()
+	c.meter.Configured(id, incarnation, config)
 }
 
 func (c *core) tellOwner() {

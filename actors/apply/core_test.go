@@ -23,6 +23,7 @@ type rig struct {
 	gauges   Gauges
 	installs int
 	commits  []*state.Committed
+	configs  []*messages.ClusterConfig
 }
 
 func newRig(t testing.TB) *rig {
@@ -50,7 +51,10 @@ func (r *rig) earliestDeadline(m *messages.EarliestDeadline) {
 }
 func (r *rig) sweepSoon()                                { r.sweeps++ }
 func (r *rig) Applied(_ int, _ *state.Effects, g Gauges) { r.gauges = g }
-func (r *rig) Installed(g Gauges)                        { r.gauges = g; r.installs++ }
+func (r *rig) Configured(_ []byte, _ uint64, c *messages.ClusterConfig) {
+	r.configs = append(r.configs, c)
+}
+func (r *rig) Installed(g Gauges) { r.gauges = g; r.installs++ }
 
 func (r *rig) wantLog(want ...string) {
 	r.t.Helper()
@@ -228,4 +232,23 @@ func TestBrokenEntryPanics(t *testing.T) {
 	}()
 	r := newRig(t)
 	r.core.apply([]consensus.Entry{{Index: 3, Payload: []byte{0xff}}})
+}
+
+// TestConfigIsToldBeforeItsAnswer: a session that checks requests early must know a
+// new setting by the time its setter has the answer; it was up to a second late.
+func TestConfigIsToldBeforeItsAnswer(t *testing.T) {
+	r := newRig(t)
+	r.apply(r.entry(0, claim(0)))
+	if r.epoch = 1; len(r.configs) != 0 {
+		t.Fatal("told before the cluster's life began")
+	}
+	r.apply(r.entry(1, bootstrap()))
+	set := &messages.Command{Op: &messages.Command_SetConfig{SetConfig: &messages.SetConfig{
+		Config: &messages.ClusterConfig{LeaseTtlMinMs: 100}, Fields: []string{"lease_ttl_min_ms"},
+	}}}
+	// Only apply, not what comes after the answer.
+	r.core.apply([]consensus.Entry{r.entry(2, set, put("a"))})
+	if n := len(r.configs); n != 2 || r.configs[1].GetLeaseTtlMinMs() != 100 {
+		t.Errorf("told %v", r.configs)
+	}
 }

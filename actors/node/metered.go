@@ -62,6 +62,11 @@ func (t *telemetry) Installed(g apply.Gauges) {
 	t.facts.applied.Store(&appliedFacts{Gauges: g, atMs: t.facts.clock.MonotonicMs()})
 }
 
+// Configured implements apply.Telemetry.
+func (t *telemetry) Configured(clusterID []byte, incarnation uint64, config *messages.ClusterConfig) {
+	t.facts.cluster.Store(&clusterFacts{id: clusterID, incarnation: incarnation, config: config})
+}
+
 // Committed implements replica.Telemetry.
 func (t *telemetry) Committed(commands, bytes int, tookMs int64) {
 	count(t.committedCommands, commands, nil)

@@ -26,9 +26,9 @@ import (
 // On panic: fail-stop.
 type root struct {
 	replica, apply, watch *actor.PID
-	bootstrap      *messages.Bootstrap
-	logger         *slog.Logger
-	facts          *facts
+	bootstrap             *messages.Bootstrap
+	logger                *slog.Logger
+	facts                 *facts
 	// ready is closed once the cluster is bootstrapped.
 	ready chan<- struct{}
 
@@ -79,8 +79,7 @@ func (r *root) onLeaderChanged(m *messages.LeaderChanged) {
 	r.look()
 }
 
-// clusterLookMs is how old the node's copy of the replicated configuration may be.
-// It serves early refusals; apply checks again.
+// clusterLookMs is how late the watch hub may learn of another consumer_lag_max.
 const clusterLookMs = 1_000
 
 // look asks for the state: all the time until the cluster has begun its life, then
@@ -97,8 +96,7 @@ func (r *root) look() {
 // may both propose it: one of them is refused.
 func (r *root) onView(m *state.GotView) {
 	r.asking = false
-	if id, incarnation := m.View.ClusterID(); len(id) > 0 {
-		r.facts.cluster.Store(&clusterFacts{id: id, incarnation: incarnation, config: m.View.Config()})
+	if id, _ := m.View.ClusterID(); len(id) > 0 {
 		if lag := m.View.Config().GetConsumerLagMax(); lag != r.lagMax {
 			r.lagMax = lag
 			r.ctx.Send(r.watch, &protocol.ConsumerLag{Max: lag})
