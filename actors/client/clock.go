@@ -14,6 +14,17 @@ type Clock interface {
 	AfterFunc(d time.Duration, f func()) Timer
 }
 
+// Stepper is what the Clock of a simulation may be as well: Step is called by a goroutine
+// of the client, named by what it does, before it goes on with something that another
+// may be doing at the same time, and returns when it is its turn. No lock is held.
+type Stepper interface{ Step(what string) }
+
+func step(c Clock, what string) {
+	if s, ok := c.(Stepper); ok {
+		s.Step(what)
+	}
+}
+
 // Timer is what Clock.AfterFunc returns; *time.Timer is one.
 type Timer interface {
 	// Reset makes f run after d from now.

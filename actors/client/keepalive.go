@@ -140,6 +140,7 @@ func (w *KeepaliveWorker) run() {
 			}
 			return
 		}
+		step(w.clock, "renew")
 		w.renew(w.clock.Now())
 	}
 }
