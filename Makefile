@@ -48,14 +48,25 @@ lint: vet ## gofmt, vet, golangci-lint
 bench: ## short benchmarks: raw proposals beside puts of a remote client
 	$(GO) run ./cmd/concord bench --short
 
+# A failure prints the seed, the commit, the shrunk script and the line that replays it.
+SEEDS ?= 500
+sim: ## simulate SEEDS fresh seeds with faults, or replay SEED=x
+ifdef SEED
+	$(GO) test ./actors/actortest -run '^TestSim$$' -count=1 -v -sim.seed=$(SEED)
+else
+	$(GO) test ./actors/actortest -run '^TestSim$$' -count=1 -v -timeout 24h -sim.seeds=$(SEEDS)
+endif
+
 # Each target is a package and a fuzz function; FUZZTIME is for each of them.
 FUZZTIME ?= 30s
+SEQUENCES ?= 100000
 fuzz: ## run every fuzz target for FUZZTIME and the long model tests
 	@set -e; for f in $$(git grep -lE '^func Fuzz' -- '*_test.go'); do \
 		for t in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' $$f); do \
 			echo "fuzz $$t in $$(dirname $$f)"; \
 			$(GO) test ./$$(dirname $$f) -run '^$$' -fuzz "^$$t$$" -fuzztime $(FUZZTIME); \
 		done; done
+	CONCORD_TWIN_SEQUENCES=$(SEQUENCES) $(GO) test ./state -run '^TestTwin$$' -count=1 -v -timeout 24h
 
 ci: vet proto-check build test ## what continuous integration runs
 
