@@ -61,14 +61,28 @@ func (l *replicaLog) takeSnapshots() {
 	}
 }
 
+// Shorten saves a snapshot and keeps hardly any entry before it: a replica that is added
+// then begins with a snapshot, not with the first entry. A state that the log's first
+// entry was not applied to an empty machine for needs that.
+func Shorten(l Log, timeout time.Duration) error {
+	if r, ok := l.(*replicaLog); ok {
+		return r.snapshot(timeout, dragonboat.SnapshotOption{OverrideCompactionOverhead: true, CompactionOverhead: 1})
+	}
+	return l.RequestSnapshot(timeout)
+}
+
 // RequestSnapshot implements Log.
 func (l *replicaLog) RequestSnapshot(timeout time.Duration) error {
+	return l.snapshot(timeout, dragonboat.SnapshotOption{})
+}
+
+func (l *replicaLog) snapshot(timeout time.Duration, o dragonboat.SnapshotOption) error {
 	if timeout <= 0 {
 		return errTimeoutField()
 	}
 	end := make(chan error, 1)
 	l.await(timeout, func() (*dragonboat.RequestState, error) {
-		return l.host.RequestSnapshot(shardID, dragonboat.SnapshotOption{}, timeout+2*l.cfg.Timing.RTT)
+		return l.host.RequestSnapshot(shardID, o, timeout+2*l.cfg.Timing.RTT)
 	}, proposeRefused, snapshotEnded, func(_ *dragonboat.RequestResult, err error) { end <- err })
 	return <-end
 }

@@ -34,10 +34,13 @@ type Gauges struct {
 // Digest is the state's digest when index had just been applied.
 type Digest struct{ Index, Digest uint64 }
 
-// Config is what apply needs. All fields are required.
+// Config is what apply needs. All fields but Initial are required.
 type Config struct {
 	Replica, Expiry, Watch *actor.PID
 	Telemetry              Telemetry
+	// Initial is the state before the first entry of the log; nil for an empty one. It
+	// is the same on each of a cluster's first members.
+	Initial *state.Machine
 }
 
 // Props returns the actor's props. The node adds its fail-stop middleware.
@@ -80,7 +83,11 @@ func (a *Actor) Receive(ctx actor.Context) {
 	case *sweepNotice:
 		a.sweeping = false
 		a.core.sweep()
-	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.DeadLetterResponse:
+	case *actor.Started:
+		if a.cfg.Initial != nil {
+			a.core.install(a.cfg.Initial)
+		}
+	case *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.DeadLetterResponse:
 	default:
 		panic(fmt.Sprintf("apply: unexpected message %T", m))
 	}

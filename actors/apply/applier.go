@@ -34,6 +34,9 @@ type Applier struct {
 	pid    *actor.PID
 	halted <-chan struct{}
 	done   chan struct{}
+	// Restored, unless it is nil, is called when the state has been replaced by the log's
+	// snapshot. Set it before the log is opened.
+	Restored func()
 }
 
 var _ consensus.Applier = (*Applier)(nil)
@@ -79,6 +82,9 @@ func (a *Applier) Restore(index uint64, r io.Reader) error {
 	a.root.Send(a.pid, &install{machine: m, done: a.done})
 	select {
 	case <-a.done:
+		if a.Restored != nil {
+			a.Restored()
+		}
 		return nil
 	case <-a.halted:
 		return errHalted

@@ -75,6 +75,7 @@ func (c *core) apply(entries []consensus.Entry) {
 			panic(fmt.Sprintf("apply: entry %d does not decode: %v", entries[i].Index, err))
 		}
 		before := c.machine.Applied()
+		c.refuseMissingState(e)
 		entries[i].Results = c.machine.Apply(entries[i].Index, e)
 		c.tellConfig()
 		if entries[i].Index/digestEvery != before/digestEvery {
@@ -187,6 +188,22 @@ func (c *core) tellConfig() {
 	c.config = config
 	id, incarnation := c.machine.ClusterID()
 	c.meter.Configured(id, incarnation, config)
+}
+
+// refuseMissingState stops a replica that does not have the state that its cluster began
+// with: a claim expects an epoch that some replica had applied, so one that this replica
+// has not reached says that it lacks something.
+func (c *core) refuseMissingState(e *messages.Entry) {
+	for _, cmd := range e.GetCommands() {
+		claim := cmd.GetClaimClock()
+		if claim == nil {
+			continue
+		}
+		if epoch, _, _ := c.machine.ClockOwner(); claim.GetExpectedEpoch() > epoch {
+			panic(fmt.Sprintf("apply: epoch %d is expected and this replica is at %d: it lacks the state that its cluster was restored with; "+
+				"restore it with the same backup, floor and incarnation, or add it once the cluster has a snapshot", claim.GetExpectedEpoch(), epoch))
+		}
+	}
 }
 
 func (c *core) tellOwner() {

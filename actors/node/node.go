@@ -34,6 +34,10 @@ type Node struct {
 	admin   *admin                // nil without AdminAddress
 	links   *links
 	members members
+	backups backups
+	seed    *Seed // nil unless the data directory was restored or imported
+	// seedUsed: the log has no snapshot yet, so the state began with the seed.
+	seedUsed bool
 
 	stopClock []func()
 
@@ -187,6 +191,7 @@ func (n *Node) shutdown() error {
 			errs = append(errs, err)
 		}
 	}
+	n.backups.close()
 	if n.gateway != nil {
 		within(n.gateway.Close)
 	}

@@ -102,6 +102,8 @@ func (n *Node) administer(ctx context.Context, r *messages.AdminRequest) (*messa
 		return n.changeMembers(ctx, func() error { return n.removeMember(ctx, x.RemoveMember) })
 	case *messages.AdminRequest_MoveLeader:
 		return n.changeMembers(ctx, func() error { return n.moveLeader(ctx, x.MoveLeader.GetReplicaId()) })
+	case *messages.AdminRequest_Backup:
+		return n.backUp(ctx, x.Backup)
 	case *messages.AdminRequest_SaveSnapshot:
 		if err := n.log.RequestSnapshot(timeLeft(ctx)); err != nil {
 			return nil, err

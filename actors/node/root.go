@@ -42,6 +42,9 @@ type root struct {
 	proposed     uint64 // the Bootstrap that is out; 0 for none
 	lagMax       uint64 // as watch was told
 	lastID       uint64
+
+	leftovers   leftovers
+	leftoversMs int64 // no proposal of them before this
 }
 
 // The two kinds of proposals are told apart by their ids.
@@ -101,7 +104,7 @@ func (r *root) onView(m *state.GotView) {
 			r.lagMax = lag
 			r.ctx.Send(r.watch, &protocol.ConsumerLag{Max: lag})
 		}
-		if !r.bootstrapped {
+		if !r.bootstrapped && r.endLeftovers(m.View) {
 			r.bootstrapped = true
 			close(r.ready)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/consensus"
 	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state"
 )
 
 // pids names the node's actors. They know each other before they are spawned.
@@ -55,8 +56,12 @@ func (n *Node) open() error {
 		return err
 	}
 	n.links = newLinks(n.facts)
-	if n.meter, err = newTelemetry(n.facts); err == nil {
-		err = n.openActors()
+	initial, err := n.takeSeed()
+	if err == nil {
+		n.meter, err = newTelemetry(n.facts)
+	}
+	if err == nil {
+		err = n.openActors(initial)
 	}
 	if err != nil {
 		closeListener(clientListener)
@@ -95,7 +100,7 @@ func closeListener(l net.Listener) {
 	}
 }
 
-func (n *Node) openActors() error {
+func (n *Node) openActors(initial *state.Machine) error {
 	cfg := n.cfg
 	logger := slog.New(quietHandler{cfg.Logger.Handler()})
 	n.system = actor.NewActorSystem(
@@ -111,7 +116,7 @@ func (n *Node) openActors() error {
 	// Whoever is sent to must be there first: apply before the log that brings it
 	// entries, the log before the replica that proposes.
 	n.spawn(p.watch, watch.Props(watch.Config{Apply: p.apply, Consumers: p.root, Limits: cfg.Watch, Telemetry: n.meter}))
-	n.spawn(p.apply, apply.Props(apply.Config{Replica: p.replica, Expiry: p.expiry, Watch: p.watch, Telemetry: n.meter}))
+	n.spawn(p.apply, apply.Props(apply.Config{Replica: p.replica, Expiry: p.expiry, Watch: p.watch, Telemetry: n.meter, Initial: initial}))
 	n.spawn(p.expiry, expiry.Props(expiry.Config{
 		Replica: p.replica, Apply: p.apply, Telemetry: n.meter,
 		TickMs: cfg.ExpiryTick.Milliseconds(), WakeMs: cfg.ClockInterval.Milliseconds(),
@@ -132,7 +137,7 @@ func (n *Node) openActors() error {
 	n.spawn(p.root, actor.PropsFromProducer(func() actor.Actor {
 		return &root{
 			replica: p.replica, apply: p.apply, watch: p.watch, logger: cfg.Logger, facts: n.facts, ready: bootstrapped,
-			reporter: reporter{replicaID: cfg.ReplicaID},
+			reporter: reporter{replicaID: cfg.ReplicaID}, leftovers: leftovers{floor: n.floor()},
 			bootstrap: &messages.Bootstrap{
 				ClusterId: newClusterID(cfg.Seams.Random), Incarnation: cfg.Incarnation, Config: cfg.Bootstrap,
 				ApplyVersion: messages.ApplyVersion,
@@ -150,10 +155,19 @@ func (n *Node) openActors() error {
 	return nil
 }
 
+// floor is the revision at which a restored cluster began; 0 for another.
+func (n *Node) floor() uint64 {
+	if n.seed == nil {
+		return 0
+	}
+	return n.seed.Floor
+}
+
 // openLog opens the log. Alone, the node listens on a port that was free a moment
 // ago: it tries another one if somebody else was faster.
 func (n *Node) openLog() error {
 	applier := apply.NewApplier(n.system, n.pids.apply, n.fail.halted)
+	applier.Restored = n.restoredLog
 	listener := replica.Listener{System: n.system, PID: n.pids.replica}
 	if open := n.cfg.Seams.OpenLog; open != nil {
 		var err error
@@ -236,6 +250,12 @@ func (n *Node) awaitReady() {
 	case <-n.bootstrapped:
 	case <-ctx.Done():
 		return
+	}
+	if n.seed != nil && n.seedUsed {
+		// Whoever is added later has no seed: it must begin with a snapshot.
+		if err := consensus.Shorten(n.log, time.Minute); err != nil {
+			n.cfg.Logger.Warn("no snapshot was made of what was restored: do not add members before one is", "error", err)
+		}
 	}
 	n.facts.ready.Store(true)
 	close(n.ready)
