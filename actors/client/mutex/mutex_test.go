@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,7 +64,7 @@ func waiter(t testing.TB, w *recipetest.Town, ctx context.Context, m *mutex.Mute
 	return c
 }
 
-func prefix(name string) string { return "/concord/mutex/" + name + "/" }
+func prefix(name string) string { return "/concord/mutex/" + url.PathEscape(name) + "/" }
 
 // Processes and goroutines exclude each other, and tokens rise from grant to grant.
 func TestOneAtATime(t *testing.T) {

@@ -127,6 +127,9 @@ func (r *Registration) Close(ctx context.Context) error {
 		return nil
 	}
 	hold.End()
+	r.mu.Lock()
+	r.state = State{Err: ErrClosed}
+	r.mu.Unlock()
 	return hold.Session().Close(ctx)
 }
 
