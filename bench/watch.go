@@ -23,7 +23,7 @@ func (s *Suite) watch(ctx context.Context, workload string, n int, endpoints []s
 	case "watch-replay":
 		return s.replay(ctx, cfg, n, node)
 	}
-	f := Fanout{Watchers: n, Writers: 64, Keys: s.Keys, Warmup: s.Warmup, Duration: s.Duration}
+	f := Fanout{Watchers: n, Writers: 64, Rate: s.Rate, Keys: s.Keys, Warmup: s.Warmup, Duration: s.Duration}
 	if workload == "watch-stalled" {
 		f.Stalled = 1
 	}
@@ -40,8 +40,10 @@ type Fanout struct {
 	// Watchers read all they can; Stalled further ones read nothing at all, on a
 	// connection of their own.
 	Watchers, Stalled int
-	// Writers is how many puts are outstanding.
+	// Writers is how many puts are outstanding; Rate, puts a second, makes it an open
+	// loop.
 	Writers          int
+	Rate             float64
 	Keys             Keys
 	Warmup, Duration time.Duration
 }
@@ -130,7 +132,7 @@ func (f Fanout) Run(ctx context.Context, cfg client.Config) (Measure, error) {
 	}
 	begin := time.AfterFunc(f.Warmup, func() { counting.Store(true) })
 	defer begin.Stop()
-	puts, err := Load{Clients: f.Writers, Warmup: f.Warmup, Duration: f.Duration}.Run(ctx, "put", put)
+	puts, err := Load{Clients: f.Writers, Warmup: f.Warmup, Duration: f.Duration, Rate: f.Rate}.Run(ctx, "put", put)
 	counting.Store(false)
 	if err != nil {
 		return Measure{}, err
@@ -222,8 +224,8 @@ func (s *Suite) idle(ctx context.Context, cfg client.Config, n int, node *Proces
 		return Measure{}, err
 	}
 	opening := time.Since(opened)
+	grown := rssOf(node) - rss // puts would grow it too
 	m, err := puts()
-	grown := rssOf(node) - rss
 	target.Close()
 	if err != nil {
 		return m, err
