@@ -90,8 +90,8 @@ func (n *Node) untilClosing(d time.Duration) (context.Context, context.CancelFun
 func (n *Node) administer(ctx context.Context, r *messages.AdminRequest) (*messages.AdminReply, error) {
 	switch x := r.GetRequest().(type) {
 	case *messages.AdminRequest_Members:
-		if x.Members.GetLocal() {
-			return n.membersReply(n.members.known()), nil
+		if m := n.members.known(); x.Members.GetLocal() && len(m.Voting) > 0 {
+			return n.membersReply(m), nil
 		}
 		return n.currentMembers(ctx)
 	case *messages.AdminRequest_AddMember:

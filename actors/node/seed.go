@@ -69,14 +69,13 @@ func Restore(backup io.Reader, o RestoreOptions, dirs ...string) (Seed, error) {
 	return plant(m, Seed{ClusterID: id, Incarnation: o.Incarnation, Floor: o.Floor}, dirs)
 }
 
-// Import makes new data directories from a snapshot file of version 1.
-func Import(v1 io.Reader, o state.ImportOptions, dirs ...string) (Seed, error) {
-	if len(o.ClusterID) == 0 {
-		o.ClusterID = newClusterID(nil)
+// ImportV1 makes new data directories from a snapshot file of version 1. An empty id
+// stands for a random one; members of one cluster need the same.
+func ImportV1(v1 io.Reader, clusterID []byte, dirs ...string) (Seed, error) {
+	if len(clusterID) == 0 {
+		clusterID = newClusterID(nil)
 	}
-	if o.Incarnation == 0 {
-		o.Incarnation = 1
-	}
+	o := state.ImportOptions{ClusterID: clusterID, Incarnation: 1}
 	m, err := state.Import(v1, o)
 	if err != nil {
 		return Seed{}, unusable("file", err)

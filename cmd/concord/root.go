@@ -90,7 +90,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.listCommand(), a.historyCommand(), a.changesCommand(), a.watchCommand(),
 		a.lockCommand(), a.electCommand(), a.registerCommand(),
 		a.leaseCommand(), a.indexCommand(), a.cursorCommand(), a.compactCommand(), a.configCommand(),
-		a.clusterCommand(),
+		a.clusterCommand(), a.backupCommand(), a.restoreCommand(), a.inspectCommand(), a.migrateCommand(),
 		a.benchCommand(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes of every command mean", Long: exitCodes},
 	)
