@@ -3,6 +3,7 @@ package clustertest
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"time"
 )
+
+var concordPath = flag.String("concord", "", "path of the concord that nodes run; default: it is built")
 
 // buildOnce builds the binary once for all tests of a process.
 var buildOnce = sync.OnceValues(func() (string, error) {
@@ -35,6 +38,9 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 // Binary builds cmd/concord and returns its path.
 func Binary(t testing.TB) string {
 	t.Helper()
+	if *concordPath != "" {
+		return *concordPath
+	}
 	bin, err := buildOnce()
 	if err != nil {
 		t.Fatal(err)
