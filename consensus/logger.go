@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 
 	"github.com/lni/dragonboat/v4/logger"
@@ -78,8 +79,33 @@ func (p *packageLogger) Errorf(format string, args ...any) {
 	p.log(logger.ERROR, slog.LevelError, format, args)
 }
 
-// Panicf implements logger.ILogger: it logs and panics, as dragonboat expects.
+// Panicf implements logger.ILogger: it logs and panics, as dragonboat expects. What the
+// panic means to an operator goes first.
 func (p *packageLogger) Panicf(format string, args ...any) {
-	p.log(logger.CRITICAL, slog.LevelError, format, args)
-	panic(fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	if meaning := explainPanic(text); meaning != "" {
+		p.to.Error(meaning)
+		text = meaning + "\n" + text
+	}
+	p.log(logger.CRITICAL, slog.LevelError, "%s", []any{text})
+	panic(text)
+}
+
+// panicExplanations say what dragonboat's panics while it runs mean. An older part of
+// the log is read only when an entry of it is asked for, so damage there is found late.
+var panicExplanations = []struct{ text, meaning string }{
+	{"crc mismatch", "the log is damaged: replace this replica by a new one, or restore a backup"},
+	{"invalid chunk", "the log is damaged: replace this replica by a new one, or restore a backup"},
+	{"invalid record", "the log is damaged: replace this replica by a new one, or restore a backup"},
+	{"no space left", "the disk is full: make room and start the node again; nothing that was acknowledged is lost"},
+	{"input/output error", "the disk fails: replace this replica by a new one"},
+}
+
+func explainPanic(text string) string {
+	for _, x := range panicExplanations {
+		if strings.Contains(text, x.text) {
+			return "fail-stop: " + x.meaning
+		}
+	}
+	return ""
 }
