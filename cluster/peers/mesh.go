@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -137,8 +138,19 @@ func errRemoved(id uint64) *messages.Error {
 		"replica %d was removed from the cluster: start a new node under a new id", id)
 }
 
+// twin returns where a node of the same id runs, if one does: its link is open, and it is
+// reached elsewhere. A node that has moved has no link any more. The lock is held.
+func (m *Mesh) twin(at *messages.MemberAddress) string {
+	l := m.links[at.GetReplicaId()]
+	if l == nil || l.address == at.GetPeer() || !l.open() {
+		return ""
+	}
+	return l.address
+}
+
 func (m *Mesh) learn(known []*messages.MemberAddress) {
 	m.mu.Lock()
+	known = slices.DeleteFunc(slices.Clone(known), func(at *messages.MemberAddress) bool { return m.twin(at) != "" })
 	changed := m.dir.merge(known)
 	if changed {
 		m.relink()
@@ -185,7 +197,7 @@ func (m *Mesh) refuse(h *messages.PeerHello) *messages.Error {
 	id, incarnation := m.cfg.Identity()
 	self, from := m.cfg.Self.GetReplicaId(), h.GetFrom().GetReplicaId()
 	m.mu.Lock()
-	removed := m.dir.removed[from]
+	removed, twin := m.dir.removed[from], m.twin(h.GetFrom())
 	m.mu.Unlock()
 	switch {
 	case h == nil:
@@ -204,6 +216,9 @@ func (m *Mesh) refuse(h *messages.PeerHello) *messages.Error {
 	case h.GetToReplicaId() != 0 && h.GetToReplicaId() != self:
 		return messages.NewError(messages.Code_CODE_INVALID_ARGUMENT,
 			"this address is replica %d's, not replica %d's: check the members' addresses", self, h.GetToReplicaId())
+	case twin != "":
+		return messages.NewError(messages.Code_CODE_INVALID_ARGUMENT,
+			"two nodes have the replica id %d: the ones at %s and %s; stop the wrong one", from, twin, h.GetFrom().GetPeer())
 	case removed:
 		return errRemoved(from)
 	}

@@ -217,6 +217,22 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestTwin: a second node of one id is refused while the first one lives, and does not
+// take its place in anybody's addresses.
+func TestTwin(t *testing.T) {
+	la, lb, lc := listener(t), listener(t), listener(t)
+	a := begin(t, 1, la, []*messages.MemberAddress{at(2, lb)}, nil)
+	b := begin(t, 2, lb, []*messages.MemberAddress{at(1, la)}, nil)
+	a.send(t, 2, put("x"))
+	receive(t, b.forwarded, "proposal")
+	twin := begin(t, 2, lc, []*messages.MemberAddress{at(1, la)}, func(c *Config) { c.Self.SinceUnixMs = 9 })
+	if e := receive(t, twin.refused, "refusal"); !strings.Contains(e.Error(), "two nodes have the replica id 2") {
+		t.Errorf("%v", e)
+	}
+	a.send(t, 2, put("y"))
+	receive(t, b.forwarded, "proposal to the one that is there")
+}
+
 // TestForget: a node that was removed is told so, on the link that it has, and does not
 // get another.
 func TestForget(t *testing.T) {
