@@ -46,6 +46,7 @@ func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
 	f.StringVar(&s.nodeCert, "node-cert", "", "PEM file of this node's certificate")
 	f.StringVar(&s.nodeKey, "node-key", "", "PEM file of its key")
 
+	f.Int64Var(&cfg.SnapshotBytes, "snapshot-bytes", 0, "bytes of applied entries that lead to a snapshot; 0: 256 MiB")
 	f.IntVar(&cfg.Watch.WatchersMax, "watches-max", messages.WatchersPerNodeDefault, "watches that this node serves")
 	f.IntVar(&cfg.Watch.WatchersPerSessionMax, "watches-per-client", messages.WatchersPerClientDefault, "watches that one connection may have")
 
