@@ -182,6 +182,7 @@ func (c *Client) close() {
 			x.w.Close()
 		}
 	}
+	synctest.Wait() // what that set off must not race with the end
 	done := make(chan struct{})
 	go func() {
 		_ = c.c.Close()

@@ -87,6 +87,30 @@ type clientClock struct {
 	mu     sync.Mutex
 	hand   hand
 	timers []*timer
+	turn   chan struct{} // not nil: a goroutine waits for its turn
+}
+
+// Step implements client.Stepper: the renewal of leases is a step of its own, else it
+// would race with the writer for the next message.
+func (c *clientClock) Step(string) {
+	c.mu.Lock()
+	turn := make(chan struct{})
+	c.turn = turn
+	c.mu.Unlock()
+	<-turn
+}
+
+func (c *clientClock) waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.turn != nil
+}
+
+func (c *clientClock) goOn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.turn)
+	c.turn = nil
 }
 
 type timer struct {

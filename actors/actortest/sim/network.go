@@ -16,6 +16,9 @@ type network struct {
 	conns []*conn // both ends of all that are open, in order of their making
 	dials []*dialing
 	made  int
+	// prompt tells closes at once: gRPC waits for its reader under a lock, which a bubble
+	// cannot see through.
+	prompt bool
 }
 
 // conn is one end of a connection: a net.Conn.
@@ -189,6 +192,10 @@ func (c *conn) Close() error {
 	c.closed = true
 	if c.wakeUp != nil {
 		c.wakeUp.Stop()
+	}
+	if c.net.prompt {
+		c.told = true
+		c.arrived.Broadcast()
 	}
 	return nil
 }

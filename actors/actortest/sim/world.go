@@ -101,6 +101,7 @@ func New(opts Options) *World {
 	w.log = memlog.New(memlog.Config{
 		Replicas: opts.Nodes, Tick: opts.Tick, ElectionTicks: 15, HeartbeatTicks: 3, ApplyBatchMax: opts.Batch, SnapshotKeep: 5,
 	}, rand.New(rand.NewPCG(opts.Seed, 2)))
+	w.network.prompt = opts.GRPC
 	w.truth.init(w)
 	w.leases.init(w)
 	for id := range uint64(opts.Nodes) {
@@ -156,6 +157,7 @@ const (
 	chooseTell
 	chooseDial
 	chooseTimer
+	chooseTurn
 	chooseWatch
 )
 
@@ -234,6 +236,9 @@ func (w *World) collect() {
 		if c.paused || c.closed {
 			continue
 		}
+		if c.clock.waits() {
+			w.choices = append(w.choices, choice{kind: chooseTurn, client: c})
+		}
 		if c.clock.isDue(w.now) {
 			w.choices = append(w.choices, choice{kind: chooseTimer, client: c})
 		}
@@ -292,6 +297,9 @@ func (w *World) perform(c choice) {
 			w.trace("timer %s %s", c.client.name, t.label)
 			go t.f()
 		}
+	case chooseTurn:
+		w.trace("renew %s", c.client.name)
+		c.client.clock.goOn()
 	case chooseWatch:
 		c.watch.poll()
 	}
