@@ -17,7 +17,7 @@ type dependents struct {
 
 // Attach has over called, once, when the session is lost or ended, with the Err of its
 // lease; at once when it is already. over must not block: the other rights of the
-// session wait for it. detach takes it back; it does not wait for an over that runs.
+// session wait for it, and so does Close. detach takes it back; it does not wait for an over that runs.
 func (s *Session) Attach(over func(err error)) (detach func()) {
 	s.mu.Lock()
 	if s.over {
@@ -49,6 +49,7 @@ func (s *Session) tellDependents() {
 	for _, over := range all {
 		over(err)
 	}
+	close(s.told)
 }
 
 // Client is the client that the session was opened with; nil after OpenWith.

@@ -112,6 +112,7 @@ type Session struct {
 
 	names      uint64 // of UniqueName
 	dependents dependents
+	told       chan struct{} // closed once the dependents were told
 	gone       goneWatches
 	clean      cleanUps
 }
@@ -137,7 +138,7 @@ func OpenWith(ctx context.Context, store Store, renewer Renewer, opts Options) (
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{store: store, renewer: renewer, clock: store.Clock(), opts: opts, id: granted.LeaseID}
+	s := &Session{store: store, renewer: renewer, clock: store.Clock(), opts: opts, id: granted.LeaseID, told: make(chan struct{})}
 	s.lease = lease.NewController(opts.Subject, lease.Options{Probe: s.probe})
 	// The send time of the grant's first attempt: one that was applied and repeated
 	// counts from there.
@@ -203,6 +204,7 @@ func (s *Session) Check(ctx context.Context) error {
 // be called again.
 func (s *Session) Close(ctx context.Context) error {
 	s.Abandon()
+	<-s.told // whoever ended it first
 	s.mu.Lock()
 	revoked := s.revoked
 	s.mu.Unlock()
