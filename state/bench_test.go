@@ -68,15 +68,24 @@ func putCommand(key, value []byte) *messages.Command {
 // fill puts n keys once.
 func (m *bench) fill(b testing.TB, n int) {
 	b.Helper()
-	value := make([]byte, benchValueBytes)
+	m.fillWith(n, func([]byte) {})
+}
+
+// fillWith puts n keys once, with the values that set makes.
+func (m *bench) fillWith(n int, set func(value []byte)) {
+	values := make([]byte, benchBatch*benchValueBytes)
 	batch := make([]*messages.Command, 0, benchBatch)
 	for i := range n {
+		value := values[len(batch)*benchValueBytes:][:benchValueBytes]
+		set(value)
 		if batch = append(batch, putCommand(benchKey(i), value)); len(batch) == benchBatch || i == n-1 {
 			m.apply(batch...)
 			batch = batch[:0]
 		}
 	}
 }
+
+var benchRandom = rand.NewChaCha8([32]byte{1})
 
 // batches prepares entries of commands on random keys, so that making them is not
 // measured.
@@ -370,29 +379,49 @@ func BenchmarkIndexLookup(b *testing.B) {
 	}
 }
 
-// BenchmarkSnapshot saves and loads.
+// BenchmarkSnapshot saves and loads. "cpu-ms" is what one costs on all cores, garbage
+// collection included; "incompressible" has values of random bytes.
 func BenchmarkSnapshot(b *testing.B) {
 	n := benchKeys()
-	m := newBench(b)
-	m.fill(b, n)
-	m.apply(&messages.Command{Op: &messages.Command_Compact{Compact: &messages.Compact{Revision: m.Revision()}}})
-	var file bytes.Buffer
-	b.Run("save", func(b *testing.B) {
-		for range b.N {
-			file.Reset()
-			if err := m.View().Save(&file); err != nil {
-				b.Fatal(err)
+	for _, name := range []string{"zeros", "incompressible"} {
+		m := newBench(b)
+		m.fillWith(n, func(value []byte) {
+			if name != "zeros" {
+				benchRandom.Read(value)
 			}
+		})
+		m.apply(&messages.Command{Op: &messages.Command_Compact{Compact: &messages.Compact{Revision: m.Revision()}}})
+		for m.Sweep(1 << 20) {
 		}
-		b.ReportMetric(float64(file.Len())/float64(n), "bytes/key")
-	})
-	b.Run("load", func(b *testing.B) {
-		for range b.N {
-			if _, err := Load(bytes.NewReader(file.Bytes())); err != nil {
-				b.Fatal(err)
+		var file bytes.Buffer
+		if err := m.View().Save(&file); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name+"/save", func(b *testing.B) {
+			runtime.GC()
+			b.ReportAllocs()
+			cpu := cpuTime()
+			for b.Loop() {
+				if err := m.View().Save(new(discard)); err != nil {
+					b.Fatal(err)
+				}
 			}
-		}
-	})
+			b.ReportMetric(float64((cpuTime()-cpu).Milliseconds())/float64(b.N), "cpu-ms")
+			b.ReportMetric(float64(file.Len())/float64(n), "bytes/key")
+		})
+		m = nil
+		b.Run(name+"/load", func(b *testing.B) {
+			runtime.GC()
+			b.ReportAllocs()
+			cpu := cpuTime()
+			for b.Loop() {
+				if _, err := Load(bytes.NewReader(file.Bytes())); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64((cpuTime()-cpu).Milliseconds())/float64(b.N), "cpu-ms")
+		})
+	}
 }
 
 // TestMemoryPerKey reports what a live key and an entry of history cost beyond their

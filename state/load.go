@@ -30,17 +30,28 @@ func Load(r io.Reader) (*Machine, error) {
 		return nil, err
 	}
 	for n := 1; ; n++ {
-		row, err := file.Next()
-		if err == io.EOF {
-			return l.finish()
-		}
-		if err == nil {
-			if err = l.row(row); err != nil {
-				err = fmt.Errorf("snapshot: row %d: %w", n, err)
-			}
-		}
+		encoded, err := file.Encoded()
 		if err != nil {
 			return nil, err
+		}
+		// Nearly all rows are records: they are read without a message in between.
+		if l.rec.Parse(encoded) {
+			if err = file.Passed(snapfile.Table(l.rec.Kind())); err != nil {
+				return nil, err
+			}
+			err = l.record(&l.rec)
+		} else {
+			row, e := file.Decode(encoded)
+			if e == io.EOF {
+				return l.finish()
+			}
+			if e != nil {
+				return nil, e
+			}
+			err = l.row(row)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("snapshot: row %d: %w", n, err)
 		}
 	}
 }
@@ -58,9 +69,10 @@ func whole(err error) error {
 type loader struct {
 	header  *messages.SnapshotHeader
 	kv      *store.Loader
-	m       *Machine // once the records are complete
-	session *session // the row before, which the next one may go on with
-	open    uint64   // its id
+	m       *Machine  // once the records are complete
+	session *session  // the row before, which the next one may go on with
+	open    uint64    // its id
+	rec     store.Row // scratch
 }
 
 func newLoader(h *messages.SnapshotHeader) (*loader, error) {
@@ -86,13 +98,16 @@ func newLoader(h *messages.SnapshotHeader) (*loader, error) {
 	return &loader{header: h, kv: kv}, nil
 }
 
+func (l *loader) record(row *store.Row) error {
+	if l.m != nil {
+		return errors.New("a record after the records")
+	}
+	return l.kv.Take(row)
+}
+
 func (l *loader) row(row *messages.SnapshotRow) error {
-	switch row.GetRow().(type) {
-	case *messages.SnapshotRow_Floor, *messages.SnapshotRow_Event, *messages.SnapshotRow_Current:
-		if l.m != nil {
-			return errors.New("a record after the records")
-		}
-		return l.kv.Row(row)
+	if l.rec.FromMessage(row) {
+		return l.record(&l.rec)
 	}
 	if err := l.records(); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state/snapfile"
+	"github.com/concord-kv/concord/state/store"
 )
 
 // sessionRowBytes is where a session's answers go on in another row.
@@ -21,22 +22,28 @@ func (v *View) Save(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := v.rows(out.Row); err != nil {
+	if err := v.rows(out); err != nil {
 		return errors.Join(err, out.Close())
 	}
 	return out.Close()
 }
 
-// rows gives every row of a snapshot, in the order of the tables, to put.
-func (v *View) rows(put func(*messages.SnapshotRow) error) (err error) {
+// rows writes every row of a snapshot, in the order of the tables.
+func (v *View) rows(out *snapfile.Writer) (err error) {
 	emit := func(r *messages.SnapshotRow) bool {
-		err = put(r)
+		err = out.Row(r)
 		return err == nil
 	}
 	if !emit(&messages.SnapshotRow{Row: &messages.SnapshotRow_Header{Header: v.header()}}) {
 		return err
 	}
-	if v.kv.Rows(emit); err != nil {
+	var encoded []byte
+	v.kv.EachRow(func(kind store.RowKind, r store.Rec) bool {
+		encoded = store.AppendRow(encoded[:0], kind, r)
+		err = out.Encoded(snapfile.Table(kind), encoded)
+		return err == nil
+	})
+	if err != nil {
 		return err
 	}
 	v.leases.scan(0, func(row *leaseRow) bool {

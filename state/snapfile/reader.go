@@ -68,15 +68,45 @@ func NewReader(r io.Reader) (*Reader, error) {
 // very end; the footer is checked, not returned. Whoever stops earlier knows nothing
 // of the file as a whole. Every error stays.
 func (r *Reader) Next() (*messages.SnapshotRow, error) {
+	encoded, err := r.Encoded()
+	if err != nil {
+		return nil, err
+	}
+	return r.Decode(encoded)
+}
+
+// Encoded is the first half of Next, for those who can read rows themselves: it
+// returns the next row as it is encoded, valid until the next call. The second half,
+// which each row must have before the next one, is Decode or Passed.
+func (r *Reader) Encoded() ([]byte, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	row, err := r.next()
+	encoded, err := r.rowBytes()
+	r.err = err
+	return encoded, err
+}
+
+// Decode decodes and checks the row that Encoded returned. Its results are Next's.
+func (r *Reader) Decode(encoded []byte) (*messages.SnapshotRow, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	row, err := r.decode(encoded)
 	if err != nil {
 		r.err = err
 		return nil, err
 	}
 	return row, nil
+}
+
+// Passed is Decode for a row that the caller has understood, to the last field: it
+// only checks that a row of this table may stand here. A footer is for Decode.
+func (r *Reader) Passed(table Table) error {
+	if r.err == nil {
+		r.err = r.pass(table)
+	}
+	return r.err
 }
 
 // Close frees the reader's memory; it does not close the reader underneath.
@@ -88,11 +118,7 @@ func (r *Reader) Close() {
 	}
 }
 
-func (r *Reader) next() (*messages.SnapshotRow, error) {
-	encoded, err := r.rowBytes()
-	if err != nil {
-		return nil, err
-	}
+func (r *Reader) decode(encoded []byte) (*messages.SnapshotRow, error) {
 	row := &messages.SnapshotRow{}
 	if err := proto.Unmarshal(encoded, row); err != nil {
 		return nil, r.wrong(err, "row %d cannot be decoded", r.rows)
@@ -110,6 +136,15 @@ func (r *Reader) next() (*messages.SnapshotRow, error) {
 		return nil, r.finish(row.GetFooter())
 	}
 	return row, nil
+}
+
+func (r *Reader) pass(table Table) error {
+	if reason := follows(r.last, table); reason != "" {
+		return r.wrong(nil, "row %d: %s", r.rows, reason)
+	}
+	r.last = table
+	r.rows++
+	return nil
 }
 
 // finish checks what only the end can tell; io.EOF means that all is well.

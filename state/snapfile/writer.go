@@ -60,6 +60,22 @@ func (w *Writer) Row(r *messages.SnapshotRow) error {
 	return w.row(r, table)
 }
 
+// Encoded writes a row that is encoded already; it is not kept. The caller answers
+// for what it is: a row of table, as protobuf's deterministic encoding has it.
+func (w *Writer) Encoded(table Table, row []byte) error {
+	if w.err != nil {
+		return w.err
+	}
+	if table == TableFooter {
+		return w.fail(errors.New("the footer is written by Close"))
+	}
+	if err := w.begin(table, len(row)); err != nil {
+		return err
+	}
+	w.buf = append(w.buf, row...)
+	return w.end(table)
+}
+
 // Close writes the footer and what is left. The file is complete when it returns
 // nil; a second call returns the same as the first.
 func (w *Writer) Close() error {
@@ -83,18 +99,29 @@ func (w *Writer) Close() error {
 var errClosed = errors.New("snapshot file: the writer is closed")
 
 func (w *Writer) row(r *messages.SnapshotRow, table Table) error {
-	if reason := follows(w.last, table); reason != "" {
-		return w.fail(errors.New(reason))
+	if err := w.begin(table, proto.Size(r)); err != nil {
+		return err
 	}
-	size := proto.Size(r)
-	if size > RowBytesMax {
-		return w.fail(fmt.Errorf("a row of table %v has %d bytes, more than %d", table, size, RowBytesMax))
-	}
-	w.buf = protowire.AppendVarint(w.buf, uint64(size))
 	var err error
 	if w.buf, err = (proto.MarshalOptions{UseCachedSize: true, Deterministic: true}).MarshalAppend(w.buf, r); err != nil {
 		return w.fail(fmt.Errorf("row %d of table %v: %w", w.rows, table, err))
 	}
+	return w.end(table)
+}
+
+// begin and end stand around a row that is appended to buf.
+func (w *Writer) begin(table Table, size int) error {
+	if reason := follows(w.last, table); reason != "" {
+		return w.fail(errors.New(reason))
+	}
+	if size > RowBytesMax {
+		return w.fail(fmt.Errorf("a row of table %v has %d bytes, more than %d", table, size, RowBytesMax))
+	}
+	w.buf = protowire.AppendVarint(w.buf, uint64(size))
+	return nil
+}
+
+func (w *Writer) end(table Table) error {
 	w.last = table
 	w.rows++
 	w.ended++

@@ -42,27 +42,3 @@ func (e Event) Proto(keysOnly, prev bool) *messages.Event {
 	}
 	return m
 }
-
-// fromProto builds the record that a row of a snapshot describes. Unlike Make it
-// refuses: ok is false when the row cannot be a record.
-func fromProto(m *messages.Record, op uint32, cause messages.EventCause) (r Rec, ok bool) {
-	metadata := encodedMetadataBytes(m.GetMetadata())
-	for _, e := range m.GetMetadata() {
-		if len(e.GetName()) > 1<<16-1 || len(e.GetValue()) > 1<<16-1 {
-			return "", false
-		}
-	}
-	switch {
-	case len(m.GetKey()) == 0, len(m.GetKey()) > 1<<16-1, len(m.GetContentType()) > 1<<16-1, metadata > 1<<16-1:
-		return "", false
-	case op > 1<<16-1, cause < 0, cause > 255, m.GetModRevision() == 0, m.GetModRevision() > messages.RevisionMax:
-		return "", false
-	case m.GetCreateRevision() > m.GetModRevision(), m.GetVersion() == 0 && len(m.GetValue()) > 0:
-		return "", false
-	}
-	return Make(Fields{
-		KeyBytes: m.Key, ValueBytes: m.Value, ContentType: m.ContentType, Metadata: m.Metadata,
-		Create: m.CreateRevision, Mod: m.ModRevision, Version: m.Version, Lease: m.LeaseId,
-		OpIndex: op, Cause: cause, Tombstone: m.Version == 0,
-	}), true
-}

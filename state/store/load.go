@@ -15,6 +15,7 @@ type Loader struct {
 	stage    int
 	last     Rec  // of the rows of this stage
 	late     sums // what current rows add to every sum
+	row      Row  // scratch
 }
 
 const (
@@ -42,16 +43,24 @@ func NewLoader(revision, compacted uint64, protected []Protected) (*Loader, erro
 }
 
 // Row takes the next row, which must be a floor, an event or a current row.
-func (l *Loader) Row(row *messages.SnapshotRow) error {
-	switch r := row.GetRow().(type) {
-	case *messages.SnapshotRow_Floor:
-		return l.old(stageFloors, r.Floor, row)
-	case *messages.SnapshotRow_Event:
-		return l.event(r.Event)
-	case *messages.SnapshotRow_Current:
-		return l.old(stageCurrent, r.Current, row)
+func (l *Loader) Row(m *messages.SnapshotRow) error {
+	if !l.row.FromMessage(m) {
+		return fmt.Errorf("store: a row of type %T", m.GetRow())
 	}
-	return fmt.Errorf("store: a row of type %T", row.GetRow())
+	return l.Take(&l.row)
+}
+
+// Take takes the next row. It keeps nothing of what the row shares.
+func (l *Loader) Take(row *Row) error {
+	switch row.kind {
+	case RowFloor:
+		return l.old(stageFloors, row)
+	case RowEvent:
+		return l.event(row)
+	case RowCurrent:
+		return l.old(stageCurrent, row)
+	}
+	return fmt.Errorf("store: a row of kind %d", row.kind)
 }
 
 func (l *Loader) enter(stage int) error {
@@ -69,13 +78,13 @@ func (l *Loader) enter(stage int) error {
 }
 
 // old takes a record from the compact revision or before.
-func (l *Loader) old(stage int, m *messages.Record, row *messages.SnapshotRow) error {
+func (l *Loader) old(stage int, row *Row) error {
 	if err := l.enter(stage); err != nil {
 		return err
 	}
-	r, ok := fromProto(m, row.GetOpIndex(), row.GetCause())
+	r, ok := row.rec()
 	if !ok {
-		return fmt.Errorf("store: not a record: key %q at %d.%d", m.GetKey(), m.GetModRevision(), row.GetOpIndex())
+		return fmt.Errorf("store: not a record: key %q at %d.%d", row.fields.KeyBytes, row.fields.Mod, row.fields.OpIndex)
 	}
 	if r.Mod() > l.s.r.compacted {
 		return fmt.Errorf("store: key %q at %d, after compact revision %d", r.Key(), r.Mod(), l.s.r.compacted)
@@ -114,13 +123,13 @@ func (l *Loader) place(stage int, r Rec) error {
 	return nil
 }
 
-func (l *Loader) event(m *messages.Event) error {
+func (l *Loader) event(row *Row) error {
 	if err := l.enter(stageEvents); err != nil {
 		return err
 	}
-	r, ok := fromProto(m.GetRecord(), m.GetOpIndex(), m.GetCause())
-	if !ok || r.Mod() != m.GetRevision() || r.Tombstone() != (m.GetType() == messages.EventType_EVENT_TYPE_DELETE) {
-		return fmt.Errorf("store: not an event: key %q at %d.%d", m.GetRecord().GetKey(), m.GetRevision(), m.GetOpIndex())
+	r, ok := row.rec()
+	if !ok || r.Mod() != row.revision || r.Tombstone() != (row.change == messages.EventType_EVENT_TYPE_DELETE) {
+		return fmt.Errorf("store: not an event: key %q at %d.%d", row.fields.KeyBytes, row.revision, row.fields.OpIndex)
 	}
 	if r.Mod() > l.revision {
 		return fmt.Errorf("store: event %d.%d after revision %d", r.Mod(), r.OpIndex(), l.revision)

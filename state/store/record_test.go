@@ -59,9 +59,7 @@ func TestRecordHoldsItsFields(t *testing.T) {
 			t.Fatalf("%d logical bytes, want %d", r.LogicalBytes(), want)
 		}
 		if f.Create > 0 && f.Mod > 0 && f.Mod <= messages.RevisionMax {
-			if back, ok := fromProto(r.Proto(false), r.OpIndex(), r.Cause()); !ok || back != r {
-				t.Fatalf("%s is not what the wire form gives", showRec(back))
-			}
+			checkRows(t, r)
 		}
 	})
 }

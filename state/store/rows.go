@@ -2,34 +2,41 @@ package store
 
 import "github.com/concord-kv/concord/messages"
 
-// Rows calls fn for every row of a snapshot of v until fn returns false: floors, then
-// events, then current, as messages.SnapshotRow orders them. The rows describe the
-// logical state: they do not depend on how far a sweep has come. A row is new memory
-// and fn may keep it.
-func (v *View) Rows(fn func(*messages.SnapshotRow) bool) {
-	row := func(r Rec) *messages.SnapshotRow {
-		return &messages.SnapshotRow{OpIndex: r.OpIndex(), Cause: r.Cause()}
-	}
+// EachRow calls fn for every row of a snapshot of v until fn returns false: floors,
+// then events, then current, as messages.SnapshotRow orders them. The rows describe
+// the logical state: they do not depend on how far a sweep has come. AppendRow
+// encodes them.
+func (v *View) EachRow(fn func(RowKind, Rec) bool) {
 	more := true
 	v.Floors(func(r Rec) bool {
-		m := row(r)
-		m.Row = &messages.SnapshotRow_Floor{Floor: r.Proto(false)}
-		more = fn(m)
+		more = fn(RowFloor, r)
 		return more
 	})
 	if more {
 		v.Changes(v.compacted, ^uint32(0), func(e Event) bool {
-			more = fn(&messages.SnapshotRow{Row: &messages.SnapshotRow_Event{Event: e.Proto(false, false)}})
+			more = fn(RowEvent, e.Rec)
 			return more
 		})
 	}
 	if more {
-		v.OldCurrent(func(r Rec) bool {
-			m := row(r)
-			m.Row = &messages.SnapshotRow_Current{Current: r.Proto(false)}
-			return fn(m)
-		})
+		v.OldCurrent(func(r Rec) bool { return fn(RowCurrent, r) })
 	}
+}
+
+// Rows is EachRow with each row as a message, which is new memory: fn may keep it.
+func (v *View) Rows(fn func(*messages.SnapshotRow) bool) {
+	v.EachRow(func(kind RowKind, r Rec) bool {
+		if kind == RowEvent {
+			return fn(&messages.SnapshotRow{Row: &messages.SnapshotRow_Event{Event: Event{Rec: r}.Proto(false, false)}})
+		}
+		m := &messages.SnapshotRow{OpIndex: r.OpIndex(), Cause: r.Cause()}
+		if kind == RowFloor {
+			m.Row = &messages.SnapshotRow_Floor{Floor: r.Proto(false)}
+		} else {
+			m.Row = &messages.SnapshotRow_Current{Current: r.Proto(false)}
+		}
+		return fn(m)
+	})
 }
 
 // Floors visits, by key and then oldest first, the replaced records that are still
