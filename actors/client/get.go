@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"time"
 
 	"github.com/concord-kv/concord/messages"
 )
@@ -21,6 +22,9 @@ type GetResult struct {
 	Record *messages.Record
 	// Revision of the state that answered.
 	Revision uint64
+	// LeaderSilent, of a stale read, is how long ago the node that answered heard of a
+	// leader: what it has may be that old, or a little older.
+	LeaderSilent time.Duration
 }
 
 // Get reads one key.
@@ -31,7 +35,10 @@ func (c *Client) Get(ctx context.Context, key string, opts GetOptions) (GetResul
 	if err != nil {
 		return GetResult{}, err
 	}
-	return GetResult{Record: r.GetGet().GetRecord(), Revision: r.GetRevision()}, nil
+	return GetResult{
+		Record: r.GetGet().GetRecord(), Revision: r.GetRevision(),
+		LeaderSilent: time.Duration(r.GetLeaderSilentMs()) * time.Millisecond,
+	}, nil
 }
 
 // GetManyResult is the answer to GetMany.

@@ -170,7 +170,8 @@ func (n *Node) addMember(ctx context.Context, r *messages.AddMemberRequest) erro
 	switch {
 	case n.cfg.PeerListenAddress == "" || n.cfg.RaftAddress == "":
 		return messages.NewError(messages.Code_CODE_UNSUPPORTED,
-			"this node was started without addresses for other nodes: restart it with --member %d=RAFT,PEER,CLIENT", n.cfg.ReplicaID)
+			"this node was begun alone, without --member %d=RAFT,PEER,CLIENT, and cannot grow: "+
+				"restore a backup of it into a directory that is started with --member", n.cfg.ReplicaID)
 	case id == 0:
 		return messages.InvalidField("replica_id", "a new member needs an id that was never used, from 1")
 	case a.GetRaft() == "":

@@ -40,6 +40,7 @@ func (a *app) statusCommand() *cobra.Command {
 				"leases": r.Leases, "sessions": r.Sessions, "history_events": r.HistoryEvents, "logical_bytes": r.LogicalBytes,
 				"quota_bytes": r.QuotaBytes, "watchers": r.Watchers, "clients": r.Clients, "version": r.Version,
 				"digest": strconv.FormatUint(r.Digest, 16), "apply_version": r.ApplyVersion, "uptime_ms": r.UptimeMs,
+				"leader_silent_ms": r.LeaderSilentMs,
 			}
 			return a.print(o, func() { a.printStatus(r) })
 		}),

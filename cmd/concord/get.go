@@ -31,10 +31,17 @@ func (a *app) getCommand() *cobra.Command {
 				e.Detail.CurrentRevision = r.Revision
 				return e
 			}
-			return a.print(object{"record": recordObject(r.Record), "revision": r.Revision}, func() {
+			o := object{"record": recordObject(r.Record), "revision": r.Revision}
+			if opts.Stale {
+				o["leader_silent_ms"] = r.LeaderSilent.Milliseconds()
+			}
+			return a.print(o, func() {
 				switch {
 				case long:
 					a.printLong(r.Record)
+					if opts.Stale {
+						a.printf("as of             revision %d, a leader heard of %v ago\n", r.Revision, r.LeaderSilent)
+					}
 				case ttl:
 					a.printf("%s\n", ttlText(r.Record))
 				default:

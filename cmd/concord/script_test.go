@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -38,6 +39,11 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("CONCORD_ENDPOINT", "127.0.0.1:1") // nobody listens there
+			snapshots, err := filepath.Abs("../../state/snapfile/testdata")
+			if err != nil {
+				return err
+			}
+			e.Setenv("SNAPSHOTS", snapshots)
 			e.Values[serverKey{}] = &server{}
 			return nil
 		},
