@@ -14,7 +14,8 @@ import (
 )
 
 func (a *app) configCommand() *cobra.Command {
-	return group("config", "The replicated configuration", a.configGetCommand(), a.configSetCommand())
+	return group("config", "The replicated configuration", a.configGetCommand(), a.configSetCommand(),
+		group("cluster", "The same: this configuration is the cluster's", a.configGetCommand(), a.configSetCommand()))
 }
 
 func (a *app) configGetCommand() *cobra.Command {

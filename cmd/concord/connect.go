@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"net"
 	"os"
 	"strings"
 
@@ -53,6 +54,9 @@ func (a *app) clientConfig() (client.Config, error) {
 	}
 	for e := range strings.SplitSeq(endpoints, ",") {
 		if e = strings.TrimSpace(e); e != "" {
+			if _, port, err := net.SplitHostPort(e); err != nil || port == "" {
+				return client.Config{}, messages.InvalidField("endpoint", "%q is not HOST:PORT", e)
+			}
 			cfg.Endpoints = append(cfg.Endpoints, e)
 		}
 	}

@@ -11,17 +11,24 @@ import (
 
 func (a *app) delCommand() *cobra.Command {
 	var (
-		sel      selection
-		prev     bool
-		revision uint64
+		sel       selection
+		prev, all bool
+		revision  uint64
 	)
 	c := &cobra.Command{
-		Use:   "del KEY | del --prefix KEY | del --range START END",
+		Use:   "del KEY | del --prefix KEY | del --range START END | del --all",
 		Short: "Delete keys at one revision; one key that does not exist is an error",
 		Args:  cobra.MaximumNArgs(2),
 	}
 	c.RunE = a.with(func(ctx context.Context, s *client.Client, args []string) error {
-		selector, err := sel.selector(args, false)
+		switch {
+		case all && (sel.prefix || sel.rng || len(args) > 0):
+			return messages.InvalidField("all", "not together with a key, --prefix or --range")
+		case sel.prefix && !sel.rng && (len(args) == 0 || args[0] == ""):
+			// As of a variable that is not set.
+			return messages.InvalidField("prefix", "must not be empty; --all deletes every key")
+		}
+		selector, err := sel.selector(args, all)
 		if err != nil {
 			return err
 		}
@@ -57,6 +64,7 @@ func (a *app) delCommand() *cobra.Command {
 		})
 	})
 	sel.flags(c, true)
+	c.Flags().BoolVar(&all, "all", false, "every key there is")
 	c.Flags().BoolVar(&prev, "prev", false, "print what was deleted")
 	c.Flags().Uint64Var(&revision, "if-revision", 0, "only if the key was last written at this revision")
 	return a.withKey(c)

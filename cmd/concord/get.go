@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +53,7 @@ func (a *app) getCommand() *cobra.Command {
 		}),
 	}
 	f := c.Flags()
-	f.Uint64Var(&opts.Revision, "at", 0, "read at this revision")
+	f.Uint64Var(&opts.Revision, "at", 0, "read at this revision; 0 is the latest")
 	f.BoolVar(&opts.Stale, "stale", false, "read what the node has, without asking the others")
 	f.BoolVar(&ttl, "ttl", false, "print the time to live instead; none for a key without a lease")
 	f.BoolVarP(&long, "long", "l", false, "print everything about the record")
@@ -64,10 +65,10 @@ func (a *app) getMany(ctx context.Context, s *client.Client, keys []string, opts
 	if err != nil {
 		return err
 	}
-	missing := 0
-	for _, rec := range r.Records {
+	var missing []string
+	for i, rec := range r.Records {
 		if rec == nil {
-			missing++
+			missing = append(missing, quote([]byte(keys[i])))
 		}
 	}
 	err = a.print(object{"records": recordObjects(r.Records), "revision": r.Revision}, func() {
@@ -77,8 +78,8 @@ func (a *app) getMany(ctx context.Context, s *client.Client, keys []string, opts
 			}
 		}
 	})
-	if err == nil && missing > 0 {
-		err = messages.NewError(messages.Code_CODE_KEY_NOT_FOUND, "%d of %d keys", missing, len(keys)).WithField("key")
+	if err == nil && len(missing) > 0 {
+		err = messages.NewError(messages.Code_CODE_KEY_NOT_FOUND, "%d of %d keys: %s", len(missing), len(keys), strings.Join(missing, ", ")).WithField("key")
 	}
 	return err
 }

@@ -28,29 +28,40 @@ func leaseID(s string) (uint64, error) {
 func (a *app) leaseGrantCommand() *cobra.Command {
 	var (
 		meta  []string
+		label string
+		ttl   time.Duration
 		alias uint64
 	)
 	c := &cobra.Command{
-		Use:   "grant TTL",
+		Use:   "grant --ttl TTL | grant TTL",
 		Short: "Make a lease that ends after TTL, as 30s, unless it is kept alive",
-		Args:  cobra.ExactArgs(1),
-		RunE: a.with(func(ctx context.Context, s *client.Client, args []string) error {
-			ttl, err := duration("ttl", args[0])
-			if err != nil {
-				return err
-			}
-			metadata, err := pairs(meta)
-			if err != nil {
-				return err
-			}
-			g, err := s.Grant(ctx, ttl, client.GrantOptions{Metadata: metadata, Alias: alias})
-			if err != nil {
-				return err
-			}
-			o := object{"lease_id": g.LeaseID, "ttl_ms": g.TTL.Milliseconds(), "revision": g.Revision, "replayed": g.Replayed}
-			return a.print(o, func() { a.printf("lease %d ttl %v\n", g.LeaseID, g.TTL) })
-		}),
+		Args:  cobra.MaximumNArgs(1),
 	}
+	c.RunE = a.with(func(ctx context.Context, s *client.Client, args []string) (err error) {
+		switch given := c.Flags().Changed("ttl"); {
+		case given == (len(args) == 1):
+			return messages.InvalidField("ttl", "say once how long, as --ttl 30s")
+		case !given:
+			if ttl, err = duration("ttl", args[0]); err != nil {
+				return err
+			}
+		}
+		if c.Flags().Changed("label") {
+			meta = append(meta, "label="+label)
+		}
+		metadata, err := pairs(meta)
+		if err != nil {
+			return err
+		}
+		g, err := s.Grant(ctx, ttl, client.GrantOptions{Metadata: metadata, Alias: alias})
+		if err != nil {
+			return err
+		}
+		o := object{"lease_id": g.LeaseID, "ttl_ms": g.TTL.Milliseconds(), "revision": g.Revision, "replayed": g.Replayed}
+		return a.print(o, func() { a.printf("lease %d ttl %v\n", g.LeaseID, g.TTL) })
+	})
+	c.Flags().DurationVar(&ttl, "ttl", 0, "time to live, as 30s")
+	c.Flags().StringVar(&label, "label", "", "what the lease is for; the same as --meta label=...")
 	c.Flags().StringArrayVar(&meta, "meta", nil, "metadata NAME=VALUE; may be repeated")
 	c.Flags().Uint64Var(&alias, "alias", 0, "a number of your choice, unique among live leases")
 	return a.withKey(c)
@@ -65,21 +76,25 @@ func (a *app) leaseKeepaliveCommand() *cobra.Command {
 		Use:   "keepalive ID",
 		Short: "Renew a lease once, or with --forever until it is lost or interrupted",
 		Args:  cobra.ExactArgs(1),
-		RunE: a.with(func(ctx context.Context, s *client.Client, args []string) error {
-			id, err := leaseID(args[0])
-			if err != nil {
-				return err
-			}
-			r, err := s.KeepAlive(ctx, id, ttl)
-			if err != nil {
-				return err
-			}
-			if err := a.printRenewed(id, r.TTL, r.Remaining); err != nil || !forever {
-				return err
-			}
-			return a.keepForever(ctx, s, id, r)
-		}),
 	}
+	c.RunE = a.with(func(ctx context.Context, s *client.Client, args []string) error {
+		id, err := leaseID(args[0])
+		if err != nil {
+			return err
+		}
+		if err := positive(c, "ttl", ttl); err != nil {
+			return err
+		}
+		before := time.Now()
+		r, err := s.KeepAlive(ctx, id, ttl)
+		if err != nil {
+			return err
+		}
+		if err := a.printRenewed(id, r.TTL, r.Remaining); err != nil || !forever {
+			return err
+		}
+		return a.keepForever(ctx, s, id, r, before)
+	})
 	c.Flags().BoolVar(&forever, "forever", false, "go on, about every third of the ttl")
 	c.Flags().DurationVar(&ttl, "ttl", 0, "the lease's ttl from now on")
 	return c
@@ -93,26 +108,41 @@ func (a *app) printRenewed(id uint64, ttl, left time.Duration) error {
 
 // keeping passes what the worker says on to the command.
 type keeping struct {
-	renewed chan time.Duration
+	renewed chan client.Renewed
 	lost    chan error
 }
 
-func (k keeping) Confirmed(_, ttl time.Duration) {
+func (k keeping) Confirmed(sentAt, ttl time.Duration) {
 	select {
-	case k.renewed <- ttl:
+	case k.renewed <- client.Renewed{SentAt: sentAt, TTL: ttl}:
 	default: // a line that was not printed in time is left out
 	}
 }
 
 func (k keeping) Lost(err error) { k.lost <- err }
 
-func (a *app) keepForever(ctx context.Context, s *client.Client, id uint64, r client.Renewed) error {
-	k := keeping{renewed: make(chan time.Duration, 16), lost: make(chan error, 1)}
+// keepForever goes on after the renewal r, which was asked for at the time before.
+func (a *app) keepForever(ctx context.Context, s *client.Client, id uint64, r client.Renewed, before time.Time) error {
+	k := keeping{renewed: make(chan client.Renewed, 16), lost: make(chan error, 1)}
 	s.Keepalives().Keep(id, r.TTL, r.SentAt, k)
+	left := func(n client.Renewed) time.Duration {
+		return time.Until(before.Add(n.SentAt - r.SentAt + n.TTL)) // r was sent at before, or later
+	}
+	deadline := time.NewTimer(left(r))
+	defer deadline.Stop()
 	for {
 		select {
-		case ttl := <-k.renewed:
-			if err := a.printRenewed(id, ttl, ttl); err != nil {
+		case n := <-k.renewed:
+			deadline.Reset(left(n))
+			if err := a.printRenewed(id, n.TTL, n.TTL); err != nil {
+				return err
+			}
+		case <-deadline.C:
+			// Only the cluster knows; whoever relies on the lease must not wait for it.
+			err := a.print(object{"lease_id": id, "confirmed": false}, func() {
+				a.printf("lease %d not confirmed in time: it may have ended\n", id)
+			})
+			if err != nil {
 				return err
 			}
 		case err := <-k.lost:
@@ -157,7 +187,11 @@ func (a *app) leaseInfoCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(leaseObject(l), func() { a.printLease(l) })
+			o := leaseObject(l)
+			if _, some := o["keys"]; opts.Keys && !some {
+				o["keys"] = []object{}
+			}
+			return a.print(o, func() { a.printLease(l) })
 		}),
 	}
 	c.Flags().BoolVar(&opts.Keys, "keys", false, "with the keys attached to it")

@@ -72,7 +72,7 @@ func (a *app) leaseTop(ctx context.Context, s *client.Client, rows int, anonymou
 		if more {
 			suffix = " or more"
 		}
-		a.printf("%d live leases%s\n", total, suffix)
+		a.printf("live leases: %d%s\n", total, suffix)
 		a.printLeases(leases)
 	})
 }

@@ -44,7 +44,7 @@ func (a *app) listCommand() *cobra.Command {
 	f.BoolVar(&opts.CountOnly, "count", false, "print only how many keys match")
 	f.BoolVar(&opts.KeysOnly, "keys-only", false, "print no values")
 	f.BoolVar(&opts.Descending, "descending", false, "last key first")
-	f.Uint64Var(&opts.Revision, "at", 0, "read at this revision")
+	f.Uint64Var(&opts.Revision, "at", 0, "read at this revision; 0 is the latest")
 	f.StringVar(&after, "after", "", "continue after this key; with --at, the same snapshot")
 	f.BoolVar(&all, "all", false, "every page, all at one revision")
 	f.BoolVar(&opts.Stale, "stale", false, "read what the node has, without asking the others")
@@ -103,27 +103,34 @@ func (a *app) historyCommand() *cobra.Command {
 		Use:   "history KEY",
 		Short: "List the versions of a key, deletions included",
 		Args:  cobra.ExactArgs(1),
-		RunE: a.with(func(ctx context.Context, s *client.Client, args []string) error {
-			if at != 0 {
-				opts.From, opts.To = at, at
-			}
-			r, err := s.History(ctx, args[0], opts)
-			if err != nil {
-				return err
-			}
-			if len(r.Versions) == 0 {
-				return messages.NewError(messages.Code_CODE_KEY_NOT_FOUND, "no version of %s is retained", quote([]byte(args[0]))).WithField("key")
-			}
-			return a.print(object{"versions": eventObjects(r.Versions), "has_more": r.HasMore, "revision": r.Revision}, func() {
-				for _, e := range r.Versions {
-					a.printf("%s\n", eventLine(e, false))
-				}
-				if r.HasMore {
-					a.note("concord: there is more")
-				}
-			})
-		}),
 	}
+	c.RunE = a.with(func(ctx context.Context, s *client.Client, args []string) error {
+		if c.Flags().Changed("at") {
+			if at == 0 {
+				return messages.InvalidField("at", "nothing is written at revision 0")
+			}
+			opts.From, opts.To = at, at
+		}
+		r, err := s.History(ctx, args[0], opts)
+		if err != nil {
+			return err
+		}
+		if len(r.Versions) == 0 {
+			what := "is retained"
+			if opts.From != 0 || opts.To != 0 {
+				what = "was written at these revisions"
+			}
+			return messages.NewError(messages.Code_CODE_KEY_NOT_FOUND, "no version of %s %s", quote([]byte(args[0])), what).WithField("key")
+		}
+		return a.print(object{"versions": eventObjects(r.Versions), "has_more": r.HasMore, "revision": r.Revision}, func() {
+			for _, e := range r.Versions {
+				a.printf("%s\n", eventLine(e, false))
+			}
+			if r.HasMore {
+				a.note("concord: there is more: a larger --limit, or --from or --to")
+			}
+		})
+	})
 	f := c.Flags()
 	f.Uint64Var(&opts.From, "from", 0, "first revision; 0 is the compact revision")
 	f.Uint64Var(&opts.To, "to", 0, "last revision; 0 is the latest")

@@ -96,6 +96,9 @@ func (a *app) hint(e *messages.Error) string {
 	if e.Outcome() == messages.Outcome_OUTCOME_UNKNOWN && a.usedIdempotency != "" {
 		return "\nconcord: ask what became of it with: concord resolve " + a.usedIdempotency
 	}
+	if e.Code() == messages.Code_CODE_UNAVAILABLE && a.endpoint == "" && a.getenv("CONCORD_ENDPOINT") == "" {
+		return "\nconcord: start a node with concord serve, or name one with --endpoint or CONCORD_ENDPOINT"
+	}
 	return ""
 }
 

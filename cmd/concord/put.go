@@ -34,6 +34,12 @@ func (a *app) putCommand() *cobra.Command {
 		if opts.Metadata, err = pairs(meta); err != nil {
 			return err
 		}
+		if err := positive(c, "ttl", opts.TTL); err != nil {
+			return err
+		}
+		if c.Flags().Changed("lease") && opts.LeaseID == 0 {
+			return messages.InvalidField("lease_id", "0 is no lease; leave --lease out to attach to none")
+		}
 		conditions := 0
 		for _, set := range []bool{absent, exists, c.Flags().Changed("if-revision")} {
 			if set {
@@ -161,6 +167,14 @@ func (a *app) touchCommand() *cobra.Command {
 			})
 		}),
 	})
+}
+
+// positive refuses a duration that was given and is none: it would count as not given.
+func positive(c *cobra.Command, flag string, d time.Duration) error {
+	if c.Flags().Changed(flag) && d <= 0 {
+		return messages.InvalidField(flag, "%v is not more than 0", d)
+	}
+	return nil
 }
 
 func duration(field, s string) (time.Duration, error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/concord-kv/concord/actors/client"
 	"github.com/concord-kv/concord/messages"
@@ -117,7 +118,22 @@ func usageError(err error) error {
 	if err == nil {
 		return nil
 	}
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) {
+		return messages.InvalidField(bad.GetFlag().Name, "%q is not a %s%s", bad.GetValue(), bad.GetFlag().Value.Type(), example(bad.GetFlag()))
+	}
 	return messages.InvalidField("arguments", "%v", err)
+}
+
+// example shows how a flag's value is written, where its type does not say it.
+func example(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "duration":
+		return ", as 30s"
+	case "uint32", "uint64", "uint":
+		return ", a whole number from 0"
+	}
+	return ""
 }
 
 // group is a command that only has others below it.
@@ -166,6 +182,13 @@ func (a *app) withSession(f func(ctx context.Context, c *client.Client, args []s
 
 // withKey adds --idempotency-key to a command that writes.
 func (a *app) withKey(c *cobra.Command) *cobra.Command {
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if c.Flags().Changed("idempotency-key") && a.idempotencyKey == "" {
+			return messages.InvalidField("idempotency_key", "must not be empty")
+		}
+		return run(c, args)
+	}
 	c.Flags().StringVar(&a.idempotencyKey, "idempotency-key", "", "repeat the write of this key: it takes effect once; default a random one")
 	return c
 }

@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 //	node start [FLAG...]   a node of this script, with its data in $WORK/data
 //	node stop              ends it in order
 //	node kill              ends it at once
+//	node pause             it stands still until: node continue
 //	exit N COMMAND...      runs a command that must end with this exit code
 //	capture NAME REGEXP    sets a variable to the first group found in stdout
 func TestScripts(t *testing.T) {
@@ -98,8 +99,12 @@ func nodeCommand(ts *testscript.TestScript, neg bool, args []string) {
 		s.end(ts, syscall.SIGTERM)
 	case len(args) == 1 && args[0] == "kill":
 		s.end(ts, syscall.SIGKILL)
+	case len(args) == 1 && args[0] == "pause":
+		s.signal(ts, syscall.SIGSTOP)
+	case len(args) == 1 && args[0] == "continue":
+		s.signal(ts, syscall.SIGCONT)
 	default:
-		ts.Fatalf("usage: node start|stop|kill")
+		ts.Fatalf("usage: node start|stop|kill|pause|continue")
 	}
 }
 
@@ -152,6 +157,13 @@ func (s *server) end(ts *testscript.TestScript, signal syscall.Signal) {
 	if err != nil && signal == syscall.SIGTERM {
 		ts.Fatalf("node: %v", err)
 	}
+}
+
+func (s *server) signal(ts *testscript.TestScript, signal syscall.Signal) {
+	if s.cmd == nil {
+		ts.Fatalf("node: it does not run")
+	}
+	ts.Check(s.cmd.Process.Signal(signal))
 }
 
 // Every code has the exit code that its outcome asks for.

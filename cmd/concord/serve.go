@@ -30,6 +30,9 @@ func (a *app) serveCommand() *cobra.Command {
 			if err := flags.apply(cmd.Flags(), &cfg); err != nil {
 				return err
 			}
+			if err := flags.check(&cfg); err != nil {
+				return err
+			}
 			slog.SetDefault(logger)
 			node.InstallLogger(libraryLogger(a.err, logger, a.json()))
 			cfg.Logger, cfg.Version = logger, versionText()

@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"os"
 	"strings"
 
@@ -29,7 +30,7 @@ func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
 	f.StringVar(&cfg.Dir, "data-dir", "data", "where the node keeps its log and snapshots")
 	f.StringVar(&cfg.ClientAddress, "listen", endpointDefault, "where clients connect; port 0 takes a free one")
 	f.StringVar(&s.file, "config", "", "file of these flags, one NAME=VALUE a line; the command line goes first")
-	f.StringVar(&cfg.AdminAddress, "admin", "", "where /metrics and /healthz are served, by custom on port "+adminPort+"; default not at all")
+	f.StringVar(&cfg.AdminAddress, "admin", "", "where /metrics and /healthz are served, usually on port "+adminPort+"; default not at all")
 	f.BoolVar(&cfg.AdminPprof, "pprof", false, "serve /debug/pprof there too")
 	f.StringVar(&s.level, "log-level", "warn", "debug, info, warn or error")
 	f.StringArrayVar(&s.bootstrap, "bootstrap", nil, "setting NAME=VALUE that a new cluster begins with; may be repeated")
@@ -201,4 +202,23 @@ func (s *serveFlags) clientTLS() (*tls.Config, error) {
 		}
 	}
 	return certs.ServerTLS(pair, clients), nil
+}
+
+// check refuses what node.Config understands otherwise, or would name by a field of Go.
+func (s *serveFlags) check(cfg *node.Config) error {
+	switch {
+	case cfg.Dir == "":
+		return messages.InvalidField("data-dir", "must not be empty")
+	case cfg.ReplicaID == 0:
+		return messages.InvalidField("replica-id", "must be more than 0")
+	}
+	for _, a := range []struct{ flag, address string }{{"listen", cfg.ClientAddress}, {"admin", cfg.AdminAddress}} {
+		if a.address == "" && a.flag == "admin" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(a.address); err != nil {
+			return messages.InvalidField(a.flag, "%q is not HOST:PORT", a.address)
+		}
+	}
+	return nil
 }
