@@ -32,3 +32,17 @@ func (n *Node) Break(actor string) { n.system.Root.Send(n.system.NewLocalPID(act
 
 // View is the state as of now.
 func (n *Node) View() (*state.View, error) { return n.view(context.Background()) }
+
+// Actors returns how many actors there are, the library's own included.
+func (n *Node) Actors() int {
+	count := 0
+	for _, m := range n.system.ProcessRegistry.LocalPIDs.LocalPIDs {
+		count += m.Count()
+	}
+	return count
+}
+
+// Watches and connections, as the metrics have them.
+func (n *Node) Open() (watches, connections int64) {
+	return n.facts.watches.Load(), n.facts.connections.Load()
+}
