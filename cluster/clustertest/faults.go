@@ -38,6 +38,18 @@ var Faults = []Fault{
 	{Name: "restart-follower", Do: func(c *Cluster, w *Workload, r *rand.Rand) { restart(c, w, one(r, c.Followers())) }},
 	{Name: "isolate-leader", Network: true, Do: func(c *Cluster, w *Workload, r *rand.Rand) { isolate(c, w, c.Leader()) }},
 	{Name: "isolate-follower", Network: true, Do: func(c *Cluster, w *Workload, r *rand.Rand) { isolate(c, w, one(r, c.Followers())) }},
+	{Name: "isolate-minority", Network: true, Do: func(c *Cluster, w *Workload, r *rand.Rand) {
+		// As many as may be missing, the leader among them.
+		group := []uint64{c.Leader().ID}
+		for _, m := range c.Followers() {
+			if len(group) < (len(c.IDs())-1)/2 {
+				group = append(group, m.ID)
+			}
+		}
+		c.Net.Isolate(group, c.IDs())
+		w.WaitWrites(writesMeanwhile)
+		c.Net.Heal()
+	}},
 	{Name: "leader-deaf", Network: true, Do: func(c *Cluster, w *Workload, r *rand.Rand) {
 		// One way: it is heard and hears nobody.
 		leader := c.Leader()
