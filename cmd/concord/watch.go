@@ -33,6 +33,8 @@ func (a *app) watchCommand() *cobra.Command {
 		types []string
 		count int
 		list  bool
+		how   watchPrinting
+		past  bool
 	)
 	c := &cobra.Command{
 		Use:   "watch KEY | watch --prefix [KEY] | watch --range START END",
@@ -45,6 +47,15 @@ func (a *app) watchCommand() *cobra.Command {
 			}
 			if opts.Types, err = eventTypes(types); err != nil {
 				return err
+			}
+			how.keysOnly, how.count = opts.KeysOnly, count
+			if past {
+				if opts.From != 0 || list {
+					return messages.InvalidField("history", "not together with --from or --list")
+				}
+				if opts.After, err = oldest(ctx, s); err != nil {
+					return err
+				}
 			}
 			var w *client.Watcher
 			if list {
@@ -60,7 +71,7 @@ func (a *app) watchCommand() *cobra.Command {
 			}
 			defer w.Close()
 			a.note("concord: watching from revision %d", w.Start().FromRevision)
-			return a.printBatches(ctx, w, count, opts)
+			return a.printBatches(ctx, w, how)
 		}),
 	}
 	sel.flags(c, true)
@@ -70,33 +81,68 @@ func (a *app) watchCommand() *cobra.Command {
 	f.BoolVar(&opts.KeysOnly, "keys-only", false, "print no values")
 	f.StringSliceVar(&types, "type", nil, "put or delete; default both")
 	f.IntVar(&count, "count", 0, "end after so many events; 0: never")
+	f.BoolVar(&past, "history", false, "begin with the oldest change that is kept")
+	f.BoolVar(&how.group, "group", false, "print the changes of a revision together; --count counts revisions")
 	f.BoolVar(&list, "list", false, "print what is there first, and what changes from then on")
 	f.BoolVar(&opts.Progress, "progress", false, "say how far the watch has come when it is idle")
 	return c
 }
 
-func (a *app) printBatches(ctx context.Context, w *client.Watcher, count int, opts client.WatchOptions) error {
+// oldest is the position before the oldest change that can be replayed.
+func oldest(ctx context.Context, s *client.Client) (*messages.Position, error) {
+	status, err := s.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return client.AfterRevision(status.GetCompactRevision()), nil
+}
+
+// watchPrinting is how a watch is printed.
+type watchPrinting struct {
+	keysOnly, group bool
+	count           int // end after so many events, or revisions in groups; 0: never
+}
+
+func (a *app) printBatches(ctx context.Context, w *client.Watcher, how watchPrinting) error {
 	seen := 0
 	for b, err := range w.Batches(ctx) {
 		if err != nil {
 			return err
 		}
-		for _, e := range b.Events {
-			if err := a.print(eventObject(e), func() { a.printf("%s\n", eventLine(e, opts.KeysOnly)) }); err != nil {
-				return err
-			}
-			if seen++; seen == count {
-				return nil
+		switch {
+		case len(b.Events) == 0:
+			err = a.print(object{"progress": positionObject(b.To)}, func() { a.printf("%d\tprogress\n", b.To.GetRevision()) })
+		case how.group:
+			err = a.printGroup(b, how)
+			seen++
+		default:
+			for _, e := range b.Events {
+				if err = a.print(eventObject(e), func() { a.printf("%s\n", eventLine(e, how.keysOnly)) }); err != nil {
+					return err
+				}
+				if seen++; seen == how.count {
+					return nil
+				}
 			}
 		}
-		if len(b.Events) == 0 {
-			err := a.print(object{"progress": positionObject(b.To)}, func() { a.printf("%d\tprogress\n", b.To.GetRevision()) })
-			if err != nil {
-				return err
-			}
+		if err != nil || seen > 0 && seen == how.count {
+			return err
 		}
 	}
 	return nil
+}
+
+// printGroup prints what one revision did: in JSON one object, for people a line with
+// the revision and the changes below it.
+func (a *app) printGroup(b client.WatchBatch, how watchPrinting) error {
+	revision := b.Events[0].GetRevision()
+	o := object{"revision": revision, "events": eventObjects(b.Events), "last": b.Last, "to": positionObject(b.To)}
+	return a.print(o, func() {
+		a.printf("%d\t%d changes\n", revision, len(b.Events))
+		for _, e := range b.Events {
+			a.printf("  %s\n", eventLine(e, how.keysOnly))
+		}
+	})
 }
 
 func (a *app) changesCommand() *cobra.Command {
@@ -106,6 +152,8 @@ func (a *app) changesCommand() *cobra.Command {
 		types []string
 		after uint64
 		op    uint32
+		past  bool
+		all   bool
 	)
 	c := &cobra.Command{
 		Use:   "changes [KEY] | changes --prefix KEY | changes --range START END",
@@ -124,25 +172,41 @@ func (a *app) changesCommand() *cobra.Command {
 		if c.Flags().Changed("after-op") {
 			position.OpIndex = op
 		}
-		r, err := s.Changes(ctx, selector, position, opts)
-		if err != nil {
-			return err
+		if past {
+			if after != 0 {
+				return messages.InvalidField("history", "not together with --after")
+			}
+			if position, err = oldest(ctx, s); err != nil {
+				return err
+			}
 		}
-		o := object{"events": eventObjects(r.Events), "next": positionObject(r.Next), "has_more": r.HasMore}
-		return a.print(o, func() {
-			for _, e := range r.Events {
-				a.printf("%s\n", eventLine(e, opts.KeysOnly))
+		for {
+			r, err := s.Changes(ctx, selector, position, opts)
+			if err != nil {
+				return err
 			}
-			if r.HasMore {
-				a.note("concord: there is more: --after %d --after-op %d", r.Next.GetRevision(), r.Next.GetOpIndex())
+			o := object{"events": eventObjects(r.Events), "next": positionObject(r.Next), "has_more": r.HasMore}
+			err = a.print(o, func() {
+				for _, e := range r.Events {
+					a.printf("%s\n", eventLine(e, opts.KeysOnly))
+				}
+				if r.HasMore && !all {
+					a.note("concord: there is more: --after %d --after-op %d", r.Next.GetRevision(), r.Next.GetOpIndex())
+				}
+			})
+			if err != nil || !all || !r.HasMore {
+				return err
 			}
-		})
+			position = r.Next
+		}
 	})
 	sel.flags(c, true)
 	f := c.Flags()
 	f.Uint64Var(&after, "after", 0, "the last revision that is known")
 	f.Uint32Var(&op, "after-op", 0, "the last operation of that revision that is known; default all of them")
-	f.Uint32Var(&opts.Limit, "limit", 0, "at most so many")
+	f.BoolVar(&past, "history", false, "begin with the oldest change that is kept")
+	f.BoolVar(&all, "all", false, "go on to the end, page by page; in JSON an object a page")
+	f.Uint32Var(&opts.Limit, "limit", 0, "at most so many; with --all, in a page")
 	f.BoolVar(&opts.KeysOnly, "keys-only", false, "print no values")
 	f.BoolVar(&opts.Prev, "prev", false, "with the record that was replaced (JSON)")
 	f.StringSliceVar(&types, "type", nil, "put or delete; default both")
