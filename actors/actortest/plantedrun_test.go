@@ -74,23 +74,10 @@ func buildPlanted(t *testing.T) string {
 	root := filepath.Dir(filepath.Dir(filepath.Dir(here)))
 	dir := t.TempDir()
 	files := map[string]string{} // path in the module -> text
-	read := func(file string) string {
-		if text, ok := files[file]; ok {
-			return text
-		}
-		b, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
-	}
 	for _, p := range plantedBugs {
 		for _, e := range p.edits {
-			text := read(e.file)
-			if n := strings.Count(text, e.old); n != 1 {
-				t.Fatalf("planted bug %s: %q stands %d times in %s: the patch must follow the code", p.name, e.old, n, e.file)
-			}
-			files[e.file] = strings.Replace(text, e.old, strings.ReplaceAll(e.new, "$ON", fmt.Sprintf("messages.Planted(%q)", p.name)), 1)
+			file, text := findOnce(t, root, files, p.name, e)
+			files[file] = strings.Replace(text, e.old, strings.ReplaceAll(e.new, "$ON", fmt.Sprintf("messages.Planted(%q)", p.name)), 1)
 		}
 	}
 	for file, text := range files {
@@ -120,6 +107,39 @@ func buildPlanted(t *testing.T) string {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return binary
+}
+
+// findOnce returns the file of a folder that has the piece to replace, and its text with
+// what other patches made of it.
+func findOnce(t *testing.T, root string, files map[string]string, name string, e edit) (file, text string) {
+	t.Helper()
+	found := 0
+	list, err := filepath.Glob(filepath.Join(root, e.folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range list {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		f := filepath.ToSlash(filepath.Join(e.folder, filepath.Base(path)))
+		body, patched := files[f]
+		if !patched {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body = string(b)
+		}
+		if n := strings.Count(body, e.old); n > 0 {
+			found += n
+			file, text = f, body
+		}
+	}
+	if found != 1 {
+		t.Fatalf("planted bug %s: %q stands %d times in %s: the patch must follow the code", name, e.old, found, e.folder)
+	}
+	return file, text
 }
 
 // importMessages adds the import of package messages to a file that has none.
