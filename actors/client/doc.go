@@ -13,6 +13,33 @@
 //
 // Reads are linearizable unless asked otherwise, and are repeated until the deadline.
 //
-// Packages below it: lease is the holder's signal, session keeps a lease alive and says
-// in time when it is lost, pipeline is the client's core without I/O.
+// # Which one do I need
+//
+// What people come here for is in packages below this one. Each is a lease: it warns its
+// holder, in time, when another may have the right. None of them can stop a holder that
+// is paused just before a write. What protects is the fencing token that comes with each
+// grant, at a resource that refuses lower ones (package fence).
+//
+//   - One at a time, whoever comes next: mutex. Protects against two that both look
+//     first; with Held.Compare or a guard also against one that was paused. Does not
+//     protect a resource that cannot compare tokens, and is not fast: two writes of the
+//     log for each turn.
+//   - One in charge for long, and everybody must know who: election. As a mutex, and
+//     Observe tells of every change, nobody included. What observers hear may be over
+//     already.
+//   - Many want the same result now, it is enough to compute it once: flight. Protects
+//     against a stampede. Is not a cache, and not exactly-once: a run that was
+//     interrupted may have had its effect.
+//   - Others must find this process while it lives: registration. Says who may be asked,
+//     gives no right to anything, and does not say that it works.
+//   - A right of your own kind, kept alive and lost in time: session, and keys attached
+//     to its lease.
+//   - A holder's signal for a right that comes from elsewhere: lease.
+//   - A change that must happen only if nothing else has changed: no lock at all, but a
+//     Txn with compares, which needs no lease and cannot be paused half-way.
+//
+// All of them hang on a session, and end with it. Several may share one: then they are
+// lost together. They need a client whose writes are numbered, not Config.OneShot.
+//
+// Package pipeline is the client's core without I/O.
 package client

@@ -58,7 +58,8 @@ type call struct {
 	cancel  context.CancelFunc // of what is not a run: asking and joining
 	waiting int
 	running bool
-	starter bool // the first caller still waits
+	starter bool         // the first caller still waits
+	lease   *lease.Lease // of the run, once there is one
 
 	result Result
 	err    error
@@ -80,7 +81,7 @@ func (g *Group) Do(ctx context.Context, key string, fn Func) (Result, error) {
 	}
 	g.mu.Lock()
 	c := g.calls[key]
-	mine := c == nil
+	mine := c == nil || c.lease != nil && c.lease.Err() != nil // what is lost will be discarded
 	if mine {
 		c = &call{key: key, prefix: prefix, done: make(chan struct{}), starter: true}
 		ask, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -128,13 +129,7 @@ func (g *Group) withdraw(c *call, mine bool) bool {
 	return true
 }
 
-// forget lets the next caller of the key begin anew.
-func (g *Group) forget(c *call) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.forgetLocked(c)
-}
-
+// forgetLocked lets the next caller of the key begin anew.
 func (g *Group) forgetLocked(c *call) {
 	if g.calls[c.key] == c {
 		delete(g.calls, c.key)
@@ -150,7 +145,9 @@ func (g *Group) fly(ctx context.Context, c *call, fn Func) {
 		c.err = err
 	case hold != nil:
 		g.mu.Lock()
-		c.running = c.waiting > 0
+		if c.running = c.waiting > 0; c.running {
+			c.lease = hold.Lease()
+		}
 		g.mu.Unlock()
 		if !c.running {
 			hold.End()

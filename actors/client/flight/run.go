@@ -71,10 +71,6 @@ func (g *Group) clean(key string, mine *messages.Compare) {
 // run runs fn and tells all who wait what it came to.
 func (g *Group) run(ctx context.Context, c *call, hold *line.Hold, fn Func) {
 	l := hold.Lease()
-	// Who asks after the loss must not wait for what will be discarded.
-	stop := context.AfterFunc(l.Context(), func() { g.forget(c) })
-	defer stop()
-
 	value, err, outcome := g.protect(ctx, c, l, func(ctx context.Context) ([]byte, error) {
 		return fn(ctx, &Run{hold: hold})
 	})
