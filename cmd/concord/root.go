@@ -91,8 +91,8 @@ func (a *app) rootCommand() *cobra.Command {
 		a.listCommand(), a.historyCommand(), a.changesCommand(), a.watchCommand(),
 		a.lockCommand(), a.electCommand(), a.registerCommand(),
 		a.leaseCommand(), a.indexCommand(), a.cursorCommand(), a.compactCommand(), a.configCommand(),
-		a.clusterCommand(), a.backupCommand(), a.restoreCommand(), a.inspectCommand(), a.migrateCommand(),
-		a.benchCommand(),
+		a.clusterCommand(), a.backupCommand(), a.restoreCommand(), a.recoverCommand(), a.inspectCommand(), a.migrateCommand(),
+		a.benchCommand(), a.certCommand(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes of every command mean", Long: exitCodes},
 	)
 	for _, c := range commands(root) {
