@@ -35,7 +35,7 @@ func command(args []string, dash, before int) ([]string, error) {
 // ended, so that what is released then is not in use any more.
 func (a *app) runWhile(ctx context.Context, l *lease.Lease, grace time.Duration, argv, env []string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, a.out, a.err
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, plain(a.out), a.err
 	cmd.Env = append(os.Environ(), env...)
 	signal := tie(cmd)
 	started, exited := make(chan error, 1), make(chan error, 1)

@@ -63,6 +63,9 @@ func (a *app) configSetCommand() *cobra.Command {
 func settingOf(name string) (protoreflect.FieldDescriptor, error) {
 	f := (*messages.ClusterConfig)(nil).ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(name))
 	if f == nil {
+		if name == "" {
+			name = "arguments"
+		}
 		return nil, messages.InvalidField(name, "no setting has this name")
 	}
 	return f, nil
@@ -83,7 +86,7 @@ func setSetting(c *messages.ClusterConfig, name, value string) error {
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < 0 {
-		return messages.InvalidField(name, "%q is not a number", value)
+		return messages.InvalidField(name, "%q is not a whole number from 0", value)
 	}
 	v := protoreflect.ValueOfUint64(uint64(n))
 	if f.Kind() == protoreflect.Int64Kind {

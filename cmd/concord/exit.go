@@ -24,6 +24,7 @@ const exitCodes = `  0    done
   8    a lock, a term or a registration was lost, and what ran under it was
        stopped
   70   a defect of ours
+  74   done, but the answer could not be printed
   130  interrupted
 lock and elect end with the code of the command that they ran; 128 and the signal's
 number if a signal ended it.`
@@ -39,6 +40,7 @@ const (
 	exitCondition   = 7
 	exitLost        = 8
 	exitInternal    = 70
+	exitOutput      = 74
 	exitInterrupted = 130
 )
 
@@ -64,6 +66,8 @@ func exitCode(err error) int {
 		return exitLost
 	case errors.Is(err, errCondition), errors.Is(err, registration.ErrTaken):
 		return exitCondition
+	case errors.Is(err, errOutput):
+		return exitOutput
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
 	case !errors.As(err, &e):

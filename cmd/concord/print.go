@@ -21,7 +21,7 @@ type object map[string]any
 func (a *app) print(v any, text func()) error {
 	if !a.json() {
 		text()
-		return nil
+		return a.printed(nil)
 	}
 	return a.printJSON(v)
 }
@@ -29,7 +29,15 @@ func (a *app) print(v any, text func()) error {
 func (a *app) printJSON(v any) error {
 	e := json.NewEncoder(a.out)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	return a.printed(e.Encode(v))
+}
+
+// printed is the error of having printed something.
+func (a *app) printed(err error) error {
+	if o, ok := a.out.(*output); ok && o.err != nil {
+		return fmt.Errorf("%w: %w", errOutput, o.err)
+	}
+	return err
 }
 
 func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.out, format, args...) }
@@ -51,17 +59,27 @@ func (a *app) printError(err error, asJSON bool) {
 		}
 		e = messages.NewError(code, "%v", err)
 	}
+	own := "" // what has no code of the store
+	switch {
+	case errors.Is(err, errCondition):
+		own = "condition_failed"
+	case errors.Is(err, errOutput):
+		own = "output_failed"
+	}
 	if !asJSON {
 		text := e.Error()
-		if errors.Is(err, errCondition) {
+		if own != "" {
 			text = err.Error()
 		}
 		fmt.Fprintln(a.err, "concord: "+text+facts(e.Detail)+a.hint(e))
 		return
 	}
 	o := errorObject(e.Detail)
-	if errors.Is(err, errCondition) {
-		o["code"] = "condition_failed"
+	if own != "" {
+		o["code"] = own
+	}
+	if own == "output_failed" {
+		o["outcome"] = messages.OutcomeName(messages.Outcome_OUTCOME_APPLIED)
 	}
 	if e.Err != nil {
 		o["cause"] = e.Err.Error()

@@ -21,6 +21,7 @@ const txnHelp = `A transaction is read from FILE, or from stdin. Either as text,
     lease /a == 7                    # 0 is none
     ttl /a > 10s                     # or null
     field /a user.age >= 18          # JSON
+    field /a user.name == "\"Ann\""  # text has quotes of its own
   then
     put /a "a value" ttl=30s         # also lease=7 content-type=T meta.NAME=V
     delete /a                        # also: delete --prefix /a/

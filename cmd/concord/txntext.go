@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -103,6 +104,9 @@ func parseCompare(words []string) (*messages.Compare, error) {
 		op, ok := compareOperators[words[3]]
 		if !ok {
 			return nil, messages.InvalidField("txn", "%q is not an operator", words[3])
+		}
+		if !json.Valid([]byte(words[4])) {
+			return nil, messages.InvalidField("txn", "%s is not JSON; text needs quotes of its own, as %q", words[4], `"text"`)
 		}
 		return client.Field(words[1], strings.Split(words[2], "."), op, []byte(words[4])), nil
 	case len(words) != 4:

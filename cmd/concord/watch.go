@@ -45,6 +45,9 @@ func (a *app) watchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if count < 0 {
+				return messages.InvalidField("count", "%d is less than 0", count)
+			}
 			if opts.Types, err = eventTypes(types); err != nil {
 				return err
 			}
