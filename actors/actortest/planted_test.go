@@ -16,22 +16,22 @@ type planted struct {
 type edit struct{ folder, old, new string }
 
 var plantedBugs = []planted{
-	{name: "ack-before-commit", edits: []edit{{
+	{name: "ack-before-commit", seed: 4, edits: []edit{{
 		"consensus/memlog",
 		"	return min(n.mem.commit, n.stable)\n",
 		"	if $ON && n.role == leader {\n		return n.stable\n	}\n	return min(n.mem.commit, n.stable)\n",
 	}}},
-	{name: "expire-without-recheck", edits: []edit{{
+	{name: "expire-without-recheck", seed: 21, edits: []edit{{
 		"state",
 		"if row.renewals != p.GetRenewals() || m.live(row) {",
 		"if !$ON && (row.renewals != p.GetRenewals() || m.live(row)) {",
 	}}},
-	{name: "stamp-from-the-last-tick", edits: []edit{{
+	{name: "stamp-from-the-last-tick", seed: 2, edits: []edit{{
 		"actors/replica",
 		"		stamp := c.clock.stamp(now)\n",
 		"		stamp := c.clock.stamp(now)\n		if $ON {\n			stamp -= stamp % 1_000\n		}\n",
 	}}},
-	{name: "forgotten-expiry", edits: []edit{
+	{name: "forgotten-expiry", seed: 23, edits: []edit{
 		{"actors/expiry", "	lastID     uint64\n", "	lastID     uint64\n	tried      map[uint64]bool\n"},
 		{"actors/expiry", "	pairs := m.GetPairs()\n", `	pairs := m.GetPairs()
 	if $ON {
@@ -49,20 +49,20 @@ var plantedBugs = []planted{
 	}
 `},
 	}},
-	{name: "lost-event-at-hand-over", edits: []edit{{
+	{name: "lost-event-at-hand-over", seed: 2, edits: []edit{{
 		"actors/watch",
 		"		if !w.cursor.Before(head) {\n			r.remove(w)\n			h.goLive(w)",
 		"		if $ON || !w.cursor.Before(head) {\n			r.remove(w)\n			h.goLive(w)",
 	}}},
-	{name: "duplicate-on-retry", edits: []edit{{
+	{name: "duplicate-on-retry", seed: 14, edits: []edit{{
 		"state",
 		"		m.replay(r, s.answers[number-s.acknowledged-1])\n		return nil\n",
 		"		if $ON {\n			return m.idempotent(r, c)\n		}\n		m.replay(r, s.answers[number-s.acknowledged-1])\n		return nil\n",
 	}}},
-	{name: "stale-read", edits: []edit{{
+	{name: "stale-read", seed: 97, edits: []edit{{
 		"actors/session", "	if stale {\n", "	if stale || $ON {\n",
 	}}},
-	{name: "map-order-in-apply", edits: []edit{{
+	{name: "map-order-in-apply", seed: 197, edits: []edit{{
 		"state",
 		"	body.keys.scan(func(key string) bool {\n",
 		`	scan := body.keys.scan
@@ -78,27 +78,27 @@ var plantedBugs = []planted{
 	scan(func(key string) bool {
 `,
 	}}},
-	{name: "snapshot-misses-a-table", edits: []edit{{
+	{name: "snapshot-misses-a-table", seed: 10, edits: []edit{{
 		"state",
 		"	v.sessions.Scan(func(s sessionRow) bool {",
 		"	v.sessions.Scan(func(s sessionRow) bool {\n		if $ON {\n			return true\n		}\n		",
 	}}},
-	{name: "resurrected-lease", edits: []edit{{
+	{name: "resurrected-lease", seed: 21, edits: []edit{{
 		"state",
 		"	return slot, !row.anonymous && m.live(row)\n",
 		"	return slot, !row.anonymous && (m.live(row) || $ON)\n",
 	}}},
-	{name: "stale-epoch-accepted", edits: []edit{{
+	{name: "stale-epoch-accepted", seed: 86, edits: []edit{{
 		"state",
 		"	return c.nonce != 0 && e.GetEpoch()",
 		"	return $ON && c.nonce != 0 || c.nonce != 0 && e.GetEpoch()",
 	}}},
-	{name: "holder-counts-from-the-reply", edits: []edit{{
+	{name: "holder-counts-from-the-reply", seed: 8, edits: []edit{{
 		"actors/client/session",
 		"func (o observer) Confirmed(sentAt, ttl time.Duration) { o.s.confirmed(sentAt, ttl) }",
 		"func (o observer) Confirmed(sentAt, ttl time.Duration) {\n	if $ON {\n		sentAt = o.s.clock.Now()\n	}\n	o.s.confirmed(sentAt, ttl)\n}",
 	}}},
-	{name: "resumed-watch-starts-now", edits: []edit{{
+	{name: "resumed-watch-starts-now", seed: 2, edits: []edit{{
 		"actors/client/pipeline",
 		"		r.FromRevision, r.After, r.List = 0, w.after, nil\n",
 		"		r.FromRevision, r.After, r.List = 0, w.after, nil\n		if $ON {\n			r.After = nil\n		}\n",
