@@ -365,3 +365,61 @@ func TestStalledConsumersAndRestarts(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletesSurviveCrashDuringCompaction: a node that is killed while it sweeps what was
+// compacted shows, when it is back, what one shows that was not: the state at the compact
+// revision and every change after it, deletes among them.
+func TestDeletesSurviveCrashDuringCompaction(t *testing.T) {
+	n := NewNode(t)
+	n.Start()
+	c := n.Client()
+	n.WaitReady(c)
+	ctx := Deadline(t, 3*time.Minute)
+	const keys = 400
+	for round := range 4 {
+		key := func(i int) string { return fmt.Sprintf("/%d/%03d", round, i) }
+		for range 10 {
+			var puts []*messages.Put
+			for i := range keys {
+				puts = append(puts, client.PutOf(key(i), []byte("v"), client.PutOptions{}))
+			}
+			if _, err := c.PutMany(ctx, puts...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		prefix := Prefix(fmt.Sprintf("/%d/", round))
+		early, err := c.Delete(ctx, client.KeySelector(key(0)), client.DeleteOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		late, err := c.Delete(ctx, prefix, client.DeleteOptions{})
+		if err != nil || late.Deleted != keys-1 {
+			t.Fatal(late, err)
+		}
+		compact, err := c.Compact(ctx, early.Revision)
+		if err != nil || compact != early.Revision {
+			t.Fatal(compact, err)
+		}
+		n.Kill()
+		n.Start()
+		list, err := c.List(ctx, prefix, client.ListOptions{Revision: compact, CountOnly: true})
+		if err != nil || list.Count != keys-1 {
+			t.Fatalf("round %d: %d keys at the compact revision, %v", round, list.Count, err)
+		}
+		if g, err := c.Get(ctx, key(0), client.GetOptions{Revision: compact}); err != nil || g.Record != nil {
+			t.Fatalf("round %d: the key deleted at the compact revision: %v, %v", round, g.Record, err)
+		}
+		w, err := c.Watch(ctx, prefix, client.WatchOptions{From: compact + 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := w.Next(ctx)
+		w.Close()
+		if err != nil || len(b.Events) != keys-1 || b.Events[0].Type != messages.EventType_EVENT_TYPE_DELETE || b.To.GetRevision() != late.Revision {
+			t.Fatalf("round %d: %d events to %v, %v", round, len(b.Events), b.To, err)
+		}
+		if _, err := c.Watch(ctx, prefix, client.WatchOptions{From: compact}); messages.CodeOf(err) != messages.Code_CODE_COMPACTED {
+			t.Fatalf("round %d: a watch from the compact revision: %v", round, err)
+		}
+	}
+}
