@@ -44,9 +44,9 @@ type Town struct {
 	Node *node.Node
 	// Clock is the node's.
 	Clock *Clock
-	// Incarnation of the cluster, for Start on an empty directory.
-	Incarnation uint64
-	admin *client.Client
+	// ClusterName for Start, after a restore.
+	ClusterName string
+	admin       *client.Client
 }
 
 // New starts a node.
@@ -65,7 +65,7 @@ func (w *Town) Start(address string) {
 	config.LeaseTtlMinMs = messages.LeaseTTLFloorMs
 	n, err := node.Start(node.Config{
 		Dir: w.Dir, ClientAddress: address, Bootstrap: config, ExpiryTick: 50 * time.Millisecond, Clock: w.Clock,
-		Incarnation: w.Incarnation,
+		ClusterName: w.ClusterName,
 	})
 	if err != nil {
 		w.t.Fatal(err)
