@@ -76,6 +76,9 @@ func (c *Cluster) prepare(id uint64, flags []string) *Member {
 	m.Node = &Node{t: c.t, bin: c.bin, Dir: c.t.TempDir(), Listen: clients, args: append(args, flags...)}
 	c.t.Cleanup(func() {
 		m.Kill()
+		if strings.Contains(m.Output(), "DATA RACE") {
+			c.t.Errorf("node %d has a data race", id)
+		}
 		if c.t.Failed() {
 			c.t.Logf("output of node %d:\n%s", id, tail(m.Output(), 4_000))
 		}
