@@ -13,6 +13,7 @@ import (
 
 	"github.com/concord-kv/concord/actors/replica"
 	"github.com/concord-kv/concord/actors/watch"
+	"github.com/concord-kv/concord/cluster/remoting"
 	"github.com/concord-kv/concord/consensus"
 	"github.com/concord-kv/concord/messages"
 )
@@ -77,6 +78,10 @@ type Config struct {
 	ClientAddress string
 	// ClientTLS is the listener's; nil for plain text.
 	ClientTLS *tls.Config
+	// Actors, when set, also serves services that run protoactor actors themselves,
+	// behind a firewall and always under mutual TLS: see package remoting. Its Logger
+	// defaults to the node's.
+	Actors *remoting.Config
 	// Endpoints are the client endpoints of the members, told to clients. Default:
 	// this node's.
 	Endpoints map[uint64]string

@@ -3,9 +3,11 @@ package node
 import (
 	"context"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/concord-kv/concord/actors/apply"
+	"github.com/concord-kv/concord/cluster/remoting"
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
 )
@@ -133,4 +135,22 @@ func count(c metric.Int64Counter, n int, label metric.MeasurementOption) {
 	default:
 		c.Add(background, int64(n), label)
 	}
+}
+
+// observeServices shows what the firewall in front of services' actors has refused, by
+// reason, and what it serves.
+func (t *telemetry) observeServices(l *remoting.Listener) error {
+	d := definer{meter: t.provider.Meter("github.com/concord-kv/concord")}
+	d.gauge("concord_remoting_sessions", "Sessions of services' actors.", func() int64 { return int64(l.Stats().Sessions) })
+	d.gauge("concord_remoting_peers", "Services that are connected.", func() int64 { return int64(l.Stats().Peers) })
+	_, err := d.meter.Int64ObservableCounter("concord_remoting_refusals",
+		metric.WithDescription("Messages and connections that the firewall refused, by reason."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			for reason, n := range l.Stats().Refused {
+				o.Observe(int64(n), metric.WithAttributes(attribute.String("reason", reason)))
+			}
+			return nil
+		}))
+	d.keep(err)
+	return d.err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/concord-kv/concord/actors/session"
+	"github.com/concord-kv/concord/cluster/remoting"
 	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/consensus"
 	"github.com/concord-kv/concord/messages"
@@ -27,15 +28,16 @@ type Node struct {
 	facts  *facts
 	meter  *telemetry
 
-	log     consensus.Log
-	gateway *session.Gateway
-	dialer  transport.Dialer
-	clients *transport.GRPCServer // nil without ClientAddress
-	admin   *admin                // nil without AdminAddress
-	links   *links
-	members members
-	backups backups
-	seed    *Seed // nil unless the data directory was restored or imported
+	log      consensus.Log
+	gateway  *session.Gateway
+	dialer   transport.Dialer
+	clients  *transport.GRPCServer // nil without ClientAddress
+	services *remoting.Listener    // nil without Actors
+	admin    *admin                // nil without AdminAddress
+	links    *links
+	members  members
+	backups  backups
+	seed     *Seed // nil unless the data directory was restored or imported
 	// seedUsed: the log has no snapshot yet, so the state began with the seed.
 	seedUsed bool
 
@@ -110,6 +112,15 @@ func (n *Node) Addr() string {
 		return ""
 	}
 	return n.clients.Addr().String()
+}
+
+// ActorAddr returns the address that services name in remoting.Gateway; empty
+// without one.
+func (n *Node) ActorAddr() string {
+	if n.services == nil {
+		return ""
+	}
+	return n.services.Address()
 }
 
 // AdminAddr returns the address of /metrics and /healthz; empty without one.
@@ -197,6 +208,9 @@ func (n *Node) shutdown() error {
 	}
 	if n.clients != nil {
 		within(n.clients.Shutdown)
+	}
+	if n.services != nil {
+		n.services.Close()
 	}
 	for _, stop := range n.stopClock {
 		stop()

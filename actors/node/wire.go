@@ -16,6 +16,7 @@ import (
 	"github.com/concord-kv/concord/actors/replica"
 	"github.com/concord-kv/concord/actors/session"
 	"github.com/concord-kv/concord/actors/watch"
+	"github.com/concord-kv/concord/cluster/remoting"
 	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/consensus"
 	"github.com/concord-kv/concord/messages"
@@ -83,7 +84,22 @@ func (n *Node) open() error {
 		n.admin = startAdmin(adminListener, n.meter.registry, n.health, cfg.AdminPprof)
 	}
 	n.waits.Go(n.awaitReady)
-	return nil
+	return n.openActorListener()
+}
+
+// openActorListener serves services that run actors themselves.
+func (n *Node) openActorListener() (err error) {
+	if n.cfg.Actors == nil {
+		return nil
+	}
+	cfg := *n.cfg.Actors
+	if cfg.Logger == nil {
+		cfg.Logger = n.cfg.Logger
+	}
+	if n.services, err = remoting.Listen(cfg, n.gateway.Serve); err != nil {
+		return messages.InvalidField("Actors", "%v", err)
+	}
+	return n.meter.observeServices(n.services)
 }
 
 // peers is nil on a node that no other node can reach.

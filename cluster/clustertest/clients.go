@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"context"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -40,4 +41,10 @@ func Deadline(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// Command is a run of the concord binary.
+func Command(t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	return exec.Command(Binary(t), args...)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/concord-kv/concord/actors/node"
 	"github.com/concord-kv/concord/cluster/certs"
+	"github.com/concord-kv/concord/cluster/remoting"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -23,6 +24,8 @@ type serveFlags struct {
 	bootstrap                 []string
 	nodeCA, nodeCert, nodeKey string
 	tlsCert, tlsKey, tlsPool  string
+
+	actors, actorCA, actorCert, actorKey string
 }
 
 func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
@@ -53,6 +56,10 @@ func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
 
 	f.StringVar(&s.tlsCert, "tls-cert", "", "PEM file of the certificate shown to clients; turns TLS on")
 	f.StringVar(&s.tlsKey, "tls-key", "", "PEM file of its key")
+	f.StringVar(&s.actors, "actors", "", "where services that run protoactor actors connect, HOST:PORT as their certificates name it; default not at all")
+	f.StringVar(&s.actorCA, "actors-ca", "", "PEM file of the authority of these services; always needed")
+	f.StringVar(&s.actorCert, "actors-cert", "", "PEM file of this node's certificate there, which names its address")
+	f.StringVar(&s.actorKey, "actors-key", "", "PEM file of its key")
 	f.StringVar(&s.tlsPool, "tls-client-ca", "", "PEM file of the authority whose certificates clients must show")
 }
 
@@ -82,8 +89,36 @@ func (s *serveFlags) apply(f *pflag.FlagSet, cfg *node.Config) (err error) {
 			return err
 		}
 	}
-	cfg.ClientTLS, err = s.clientTLS()
+	if cfg.ClientTLS, err = s.clientTLS(); err != nil {
+		return err
+	}
+	cfg.Actors, err = s.actorListener()
 	return err
+}
+
+func (s *serveFlags) actorListener() (*remoting.Config, error) {
+	if s.actors == "" {
+		if s.actorCA != "" || s.actorCert != "" || s.actorKey != "" {
+			return nil, messages.InvalidField("actors", "the certificates of services need an address")
+		}
+		return nil, nil
+	}
+	if _, _, err := net.SplitHostPort(s.actors); err != nil {
+		return nil, messages.InvalidField("actors", "%v", err)
+	}
+	pem, err := os.ReadFile(s.actorCA)
+	if err != nil {
+		return nil, messages.InvalidField("actors-ca", "%v", err)
+	}
+	pool, err := certs.PoolOf(pem)
+	if err != nil {
+		return nil, messages.InvalidField("actors-ca", "%v", err)
+	}
+	pair, err := tls.LoadX509KeyPair(s.actorCert, s.actorKey)
+	if err != nil {
+		return nil, messages.InvalidField("actors-cert", "%v", err)
+	}
+	return &remoting.Config{Listen: s.actors, Certificate: pair, Roots: pool}, nil
 }
 
 // readFile sets the flags that the command line has not.
