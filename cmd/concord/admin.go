@@ -113,7 +113,9 @@ func (a *app) resolveCommand() *cobra.Command {
 				}
 			})
 			if err == nil && r.State == messages.ResolveIdempotencyResult_STATE_NOT_FOUND {
-				err = messages.NewError(messages.Code_CODE_IDEMPOTENCY_NOT_FOUND, "%s", args[0])
+				e := messages.NewError(messages.Code_CODE_IDEMPOTENCY_NOT_FOUND, "%s", quote([]byte(args[0])))
+				e.Detail.Outcome = messages.Outcome_OUTCOME_UNKNOWN // of the write, which may still arrive
+				err = e
 			}
 			return err
 		}),

@@ -72,6 +72,8 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case !errors.As(err, &e):
 		return exitUsage
+	case e.Code() == messages.Code_CODE_IDEMPOTENCY_NOT_FOUND:
+		return exitNotFound // the question was answered; the outcome is the write's
 	case e.Outcome() == messages.Outcome_OUTCOME_UNKNOWN:
 		return exitUnknown
 	}
