@@ -103,7 +103,7 @@ var plantedBugs = []planted{
 		"		r.FromRevision, r.After, r.List = 0, w.after, nil\n",
 		"		r.FromRevision, r.After, r.List = 0, w.after, nil\n		if $ON {\n			r.After = nil\n		}\n",
 	}}},
-	{name: "unknown-told-as-not-applied", edits: []edit{{
+	{name: "unknown-told-as-not-applied", seed: 233, edits: []edit{{
 		"actors/replica",
 		"				c.answer(it, timedOut(true))\n",
 		"				c.answer(it, timedOut(!$ON))\n",
