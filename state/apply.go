@@ -17,6 +17,7 @@ func (m *Machine) Apply(index uint64, entry *messages.Entry) []*messages.Result 
 	m.applied = index
 	m.view = nil
 	commands := entry.GetCommands()
+	m.warm(commands)
 	slab := make([]messages.Result, len(commands))
 	results := make([]*messages.Result, len(commands))
 	for i, c := range commands {

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"unsafe"
+
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state/store"
 )
@@ -236,5 +238,6 @@ func tooManyKeys(field string) *messages.Error {
 		WithField(field).WithLimit(messages.CommandKeysMax)
 }
 
-// keyOf returns a key as the store knows keys.
-func keyOf(key []byte) string { return string(key) }
+// keyOf returns a key as the store knows keys. It shares the memory of key, which
+// nobody changes while the command is being applied; what is kept of a key is copied.
+func keyOf(key []byte) string { return unsafe.String(unsafe.SliceData(key), len(key)) }

@@ -59,7 +59,9 @@ func (m *Machine) roomForLease(freed int) *messages.Error {
 // holder counts on the deadline that it knows.
 func (m *Machine) renew(slot int32, ttlMs int64) (remainingMs int64) {
 	row := m.leases.at(slot)
-	m.journal.note(undoStep{what: undoRenew, row: *row})
+	if m.journal.on {
+		m.journal.note(undoStep{what: undoRenew, row: *row})
+	}
 	deadlineMs := max(row.deadlineMs, m.clock.ms+ttlMs)
 	id := row.id
 	m.leases.renew(slot, deadlineMs, ttlMs, row.renewals+1)

@@ -30,6 +30,12 @@ func (p *leasePages) at(slot int32) *leaseRow {
 	return &p.root[s/(leasePageRows*leaseBlockPages)].pages[s/leasePageRows%leaseBlockPages].rows[s%leasePageRows]
 }
 
+// page returns the page of a slot.
+func (p *leasePages) page(slot int32) *leasePage {
+	s := uint32(slot)
+	return p.root[s/(leasePageRows*leaseBlockPages)].pages[s/leasePageRows%leaseBlockPages]
+}
+
 // own returns the row of a slot for changing it in generation gen. The pointer is
 // good until the next call for another generation.
 func (p *leasePages) own(slot int32, gen uint64) *leaseRow {

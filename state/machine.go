@@ -47,7 +47,8 @@ type Machine struct {
 	effects *Effects
 	// keepAlives are answers that wait to be used.
 	keepAlives []keepAliveAnswer
-	view       *View // of index applied, if anybody asked
+	view       *View  // of index applied, if anybody asked
+	warmth     uint64 // see warm
 }
 
 // global is what the whole cluster has one of, beside its clock and its config.

@@ -2,7 +2,6 @@ package state
 
 import (
 	"github.com/concord-kv/concord/messages"
-	"github.com/concord-kv/concord/state/store"
 )
 
 // Now is what the answering node knows about time. It is for display: no query
@@ -22,9 +21,12 @@ func (v *View) Query(q *messages.Query, now Now) (*messages.QueryReply, *message
 	if err := messages.ValidateQuery(q); err != nil {
 		return nil, err
 	}
+	s := &shower{view: v, now: now}
+	if get, ok := q.Query.(*messages.Query_Get); ok {
+		return v.get(get.Get, s)
+	}
 	reply := &messages.QueryReply{Revision: v.kv.Revision(), CompactRevision: v.kv.Compacted()}
-	s := shower{view: v, now: now}
-	if err := v.query(reply, q, &s); err != nil {
+	if err := v.query(reply, q, s); err != nil {
 		return nil, err
 	}
 	return reply, nil
@@ -32,10 +34,6 @@ func (v *View) Query(q *messages.Query, now Now) (*messages.QueryReply, *message
 
 func (v *View) query(reply *messages.QueryReply, q *messages.Query, s *shower) (err *messages.Error) {
 	switch r := q.Query.(type) {
-	case *messages.Query_Get:
-		a := &messages.QueryReply_Get{}
-		a.Get, err = v.get(r.Get, s)
-		reply.Reply = a
 	case *messages.Query_GetMany:
 		a := &messages.QueryReply_GetMany{}
 		a.GetMany, err = v.getMany(r.GetMany, s)
@@ -80,35 +78,6 @@ func (v *View) query(reply *messages.QueryReply, q *messages.Query, s *shower) (
 	return err
 }
 
-// shower turns records into what clients see.
-type shower struct {
-	view *View
-	now  Now
-}
-
-// clockMs returns the best guess at the lease clock.
-func (s *shower) clockMs() int64 { return max(s.now.ClockMs, s.view.clock.ms) }
-
-// record shows one record. latest says that it is of the latest state: only then has
-// it time left.
-func (s *shower) record(r store.Rec, keysOnly, latest bool) *messages.Record {
-	p := r.Proto(keysOnly)
-	if !latest || p.LeaseId == 0 {
-		return p
-	}
-	row, ok := s.view.leases.find(p.LeaseId)
-	if !ok {
-		return p
-	}
-	left := max(0, row.deadlineMs-s.clockMs())
-	p.RemainingTtlMs = &left
-	if s.now.WallMs != 0 {
-		at := s.now.WallMs + left
-		p.ExpiresAtUnixMs = &at
-	}
-	return p
-}
-
 // at resolves the revision of a read over the keys lo <= key < hi; 0 is the latest.
 func (v *View) at(lo, hi string, revision uint64) (uint64, *messages.Error) {
 	current := v.kv.Revision()
@@ -121,6 +90,14 @@ func (v *View) at(lo, hi string, revision uint64) (uint64, *messages.Error) {
 		return 0, compacted("revision", revision, v.kv.Floor(lo, hi))
 	}
 	return revision, nil
+}
+
+// atKey is at for one key.
+func (v *View) atKey(key []byte, revision uint64) (uint64, *messages.Error) {
+	if revision == 0 {
+		return v.kv.Revision(), nil
+	}
+	return v.at(string(key), string(key)+"\x00", revision)
 }
 
 // Status returns the part of a status answer that the state knows.

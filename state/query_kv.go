@@ -5,17 +5,25 @@ import (
 	"github.com/concord-kv/concord/state/store"
 )
 
-func (v *View) get(q *messages.GetRequest, s *shower) (*messages.GetReply, *messages.Error) {
-	key := string(q.GetKey())
-	rev, err := v.at(key, key+"\x00", q.GetRevision())
+// getReply keeps the parts of the most frequent answer in one piece of memory.
+type getReply struct {
+	reply   messages.QueryReply
+	wrapper messages.QueryReply_Get
+	get     messages.GetReply
+}
+
+func (v *View) get(q *messages.GetRequest, s *shower) (*messages.QueryReply, *messages.Error) {
+	rev, err := v.atKey(q.GetKey(), q.GetRevision())
 	if err != nil {
 		return nil, err
 	}
-	reply := &messages.GetReply{}
-	if r, ok := v.kv.Get(key, rev); ok {
-		reply.Record = s.record(r, false, rev == v.kv.Revision())
+	a := &getReply{}
+	a.reply.Revision, a.reply.CompactRevision = v.kv.Revision(), v.kv.Compacted()
+	a.reply.Reply, a.wrapper.Get = &a.wrapper, &a.get
+	if r, ok := v.kv.Get(keyOf(q.GetKey()), rev); ok {
+		a.get.Record = s.record(r, false, rev == v.kv.Revision())
 	}
-	return reply, nil
+	return &a.reply, nil
 }
 
 // getMany reads every key at one revision. A key that does not exist has a record
@@ -27,14 +35,14 @@ func (v *View) getMany(q *messages.GetManyRequest, s *shower) (*messages.GetMany
 			break
 		}
 		var err *messages.Error
-		if rev, err = v.at(string(k), string(k)+"\x00", q.GetRevision()); err != nil {
+		if rev, err = v.atKey(k, q.GetRevision()); err != nil {
 			return nil, err
 		}
 	}
 	reply := &messages.GetManyReply{}
 	budget := newAnswerBudget()
 	for _, k := range q.GetKeys() {
-		r, ok := v.kv.Get(string(k), rev)
+		r, ok := v.kv.Get(keyOf(k), rev)
 		switch {
 		case !ok:
 			if !budget.fitsBytes(len(k)) {
