@@ -12,7 +12,7 @@ import (
 	"github.com/concord-kv/concord/actors/client"
 )
 
-var failoverRounds = flag.Int("failover.rounds", 5, "how often TestFailover kills the leader; 20 for a figure")
+var failoverRounds = flag.Int("failover.rounds", 2, "how often TestFailover kills the leader; 20 for a figure")
 
 // failoverBound is what no single failover may take, whatever else the machine does;
 // the figure to look at is the median that the test logs.
