@@ -83,6 +83,7 @@ func (v *View) list(q *messages.ListRequest, s *shower) (*messages.ListReply, *m
 	}
 	limit := limitOf(q.GetLimit())
 	budget := newAnswerBudget()
+	var found []store.Rec
 	walk(lo, hi, rev, func(r store.Rec) bool {
 		if !listed(q, r) {
 			return true
@@ -91,13 +92,14 @@ func (v *View) list(q *messages.ListRequest, s *shower) (*messages.ListReply, *m
 			reply.Count++
 			return true
 		}
-		if len(reply.Records) == limit || !budget.fits(r, q.GetKeysOnly()) {
+		if len(found) == limit || !budget.fits(r, q.GetKeysOnly()) {
 			reply.HasMore = true
 			return false
 		}
-		reply.Records = append(reply.Records, s.record(r, q.GetKeysOnly(), rev == v.kv.Revision()))
+		found = append(found, r)
 		return true
 	})
+	reply.Records = s.records(found, q.GetKeysOnly(), rev == v.kv.Revision())
 	if n := len(reply.Records); n > 0 {
 		reply.LastKey = reply.Records[n-1].Key
 	}

@@ -13,6 +13,7 @@ type shower struct {
 	shown []shown // for the next records
 	bytes []byte  // for their keys and values
 	count int
+	sum   uint64 // makes records read ahead; it has no meaning
 }
 
 type shown struct {
@@ -30,6 +31,34 @@ const (
 
 // clockMs returns the best guess at the lease clock.
 func (s *shower) clockMs() int64 { return max(s.now.ClockMs, s.view.clock.ms) }
+
+// records shows many, nil for none. It reads them a group ahead, so that the waits for
+// their memory, which is all over the heap, overlap.
+func (s *shower) records(list []store.Rec, keysOnly, latest bool) []*messages.Record {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]*messages.Record, 0, len(list))
+	for len(list) > 0 {
+		group := list[:min(len(list), shownChunk)]
+		list = list[len(group):]
+		if !keysOnly {
+			for _, r := range group {
+				for at := 0; at < min(len(r), readAheadBytes); at += 64 {
+					s.sum += uint64(r[at])
+				}
+			}
+		}
+		for _, r := range group {
+			out = append(out, s.record(r, keysOnly, latest))
+		}
+	}
+	return out
+}
+
+// readAheadBytes bounds what is read of a record ahead: a group of them must stay in
+// the cache.
+const readAheadBytes = 1 << 10
 
 // record shows one record. latest says that it is of the latest state: only then has
 // it time left.
