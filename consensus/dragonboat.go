@@ -25,6 +25,7 @@ func OpenDragonboat(cfg DragonboatConfig, applier Applier, listener Listener) (l
 		return nil, err
 	}
 	cfg.setDefaults()
+	quietByDefault()
 	if err := refuseStraySettings(); err != nil {
 		return nil, err
 	}

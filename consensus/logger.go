@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/lni/dragonboat/v4/logger"
@@ -17,11 +18,26 @@ import (
 // Each of dragonboat's packages logs from its level on; the transport's is raised
 // to critical because it reports an unreachable peer as an error every second.
 func InstallLogger(l *slog.Logger) {
+	installed.Store(true)
 	logger.SetLoggerFactory(func(pkg string) logger.ILogger { return newPackageLogger(l, pkg) })
 	for pkg, level := range packageLevels {
 		logger.GetLogger(pkg).SetLevel(level)
 	}
 }
+
+// installed says that a main function has said where dragonboat's log goes.
+var installed atomic.Bool
+
+// quietByDefault keeps dragonboat from printing on the standard error of a program
+// that embeds a node and has installed no logger: errors only.
+var quietByDefault = sync.OnceFunc(func() {
+	if installed.Load() {
+		return
+	}
+	for pkg, level := range packageLevels {
+		logger.GetLogger(pkg).SetLevel(min(level, logger.ERROR))
+	}
+})
 
 var packageLevels = map[string]logger.LogLevel{
 	"dragonboat": logger.WARNING,

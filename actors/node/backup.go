@@ -135,7 +135,7 @@ func (n *Node) openBackup(ctx context.Context) (*backup, error) {
 		return nil, e
 	}
 	k.last++
-	b.id = uint64(time.Now().UnixNano()) + k.last // of another run of this node: not this one
+	b.id = uint64(n.cfg.Clock.WallMs())<<20 + k.last // of another run of this node: not this one
 	if k.byID == nil {
 		k.byID = map[uint64]*backup{}
 	}

@@ -59,15 +59,15 @@ func (n *Node) furthest(m consensus.Membership, leader uint64) (best uint64) {
 }
 
 func (n *Node) handOver(ctx context.Context, to uint64) error {
-	var asked time.Time
+	asked := int64(-1)
 	ticker := time.NewTicker(handoverPoll)
 	defer ticker.Stop()
 	for {
 		if n.log.Status().LeaderID == to {
 			return nil
 		}
-		if time.Since(asked) >= handoverAgain {
-			asked = time.Now()
+		if now := n.cfg.Clock.MonotonicMs(); asked < 0 || now-asked >= handoverAgain.Milliseconds() {
+			asked = now
 			if err := n.log.TransferLeader(to); err != nil {
 				return err
 			}

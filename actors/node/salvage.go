@@ -45,8 +45,8 @@ const (
 func (n *Node) settled(ctx context.Context) error {
 	ticker := time.NewTicker(settledPoll)
 	defer ticker.Stop()
-	last, since := n.log.Status().AppliedIndex, time.Now()
-	for time.Since(since) < settledFor {
+	last, since := n.log.Status().AppliedIndex, n.cfg.Clock.MonotonicMs()
+	for n.cfg.Clock.MonotonicMs()-since < settledFor.Milliseconds() {
 		select {
 		case <-n.ready:
 			return messages.NewError(messages.Code_CODE_ALREADY_BOOTSTRAPPED,
@@ -58,7 +58,7 @@ func (n *Node) settled(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		if applied := n.log.Status().AppliedIndex; applied != last {
-			last, since = applied, time.Now()
+			last, since = applied, n.cfg.Clock.MonotonicMs()
 		}
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
@@ -61,7 +60,7 @@ func Restore(backup io.Reader, o RestoreOptions, dirs ...string) (Seed, error) {
 		o.Incarnation = incarnation + 1
 	}
 	if o.Floor == 0 {
-		o.Floor = state.RestoreFloor(m.Revision(), time.Now().Unix())
+		o.Floor = state.RestoreFloor(m.Revision(), SystemClock().WallMs()/1_000)
 	}
 	if err := m.Reincarnate(o.Incarnation, o.Floor); err != nil {
 		return Seed{}, err

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/concord-kv/concord/messages"
@@ -87,9 +88,14 @@ func (p *Pipeline) fits(c *Call) bool {
 	if c.size <= p.link.operationMax+numbersBytes {
 		return true
 	}
-	e := messages.NewError(messages.Code_CODE_TOO_LARGE, "%d bytes encoded, at most %d", c.size-numbersBytes, p.link.operationMax)
+	field, what, limit := "operation", fmt.Sprintf("%d bytes encoded", c.size-numbersBytes), p.link.operationMax
+	if put := c.Operation.GetWrite().GetPut(); len(put.GetValue()) > limit-messages.TxnOverheadBytes {
+		// The field that the node would name, had it seen the put.
+		field, what, limit = "value", fmt.Sprintf("%d bytes", len(put.GetValue())), limit-messages.TxnOverheadBytes
+	}
+	e := messages.NewError(messages.Code_CODE_TOO_LARGE, "%s, at most %d", what, limit)
 	e.Detail.Outcome = c.outcome()
-	p.complete(c, nil, e.WithField("operation").WithLimit(uint64(p.link.operationMax)))
+	p.complete(c, nil, e.WithField(field).WithLimit(uint64(limit)))
 	return false
 }
 
