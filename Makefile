@@ -26,11 +26,12 @@ cluster-status: ## the members of the cluster that `make cluster` runs
 cluster-kill cluster-start cluster-pause cluster-continue: ## do that to node N of it, as in `make cluster-kill N=2`
 	$(BIN)/concord cluster dev $(@:cluster-%=%) $(N)
 
+# A package may take more than the ten minutes that go test allows it, on a slow machine.
 test: ## every test
-	$(GO) test ./...
+	$(GO) test -timeout 30m ./...
 
 race: ## every test under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 60m ./...
 
 proto: ## generate Go from the .proto files
 	$(GO) run -C messages/protogen .
