@@ -18,7 +18,7 @@ type hand struct {
 }
 
 func (h *hand) read() time.Duration {
-	return h.local + time.Duration(float64(h.world.now-h.real)*h.rate)
+	return h.local + time.Duration(float64(time.Duration(h.world.shared.Load())-h.real)*h.rate)
 }
 
 // setRate changes the rate from now on.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -59,6 +60,7 @@ type World struct {
 	opts    Options
 	rng     *rand.Rand
 	now     time.Duration
+	shared  atomic.Int64 // now, for goroutines of clients that wake by themselves
 	steps   int
 	log     *memlog.Cluster
 	network network
@@ -363,6 +365,7 @@ func (w *World) Advance(d time.Duration) {
 // tick lets time pass, and nothing else.
 func (w *World) tick(d time.Duration) {
 	w.now += d
+	w.shared.Store(int64(w.now))
 	time.Sleep(d) // the bubble's time goes along
 	synctest.Wait()
 	if !w.logDead {
