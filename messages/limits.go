@@ -41,7 +41,6 @@ const (
 	LeaseTTLMaxMs      = 10 * 365 * 24 * 3_600_000 // ten years
 	LeaseTTLFloorMs    = 100                       // lowest lease_ttl_min_ms
 	SessionTTLMaxMs    = 24 * 3_600_000
-	CompareValueMax    = 16 << 20
 	ProtocolVersion    = 1
 	ApplyVersion       = 1
 	SnapshotVersion    = 2

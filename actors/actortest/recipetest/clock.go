@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/concord-kv/concord/actors/client"
+	"github.com/concord-kv/concord/actors/node"
 )
 
 // Clock runs with real time, and further ahead with each Jump. It is a client's clock
@@ -133,22 +134,5 @@ func (c *Clock) WallMs() int64 { return time.Now().UnixMilli() }
 
 // Every implements node.Clock. Jumps do not hurry it.
 func (c *Clock) Every(interval time.Duration, fn func()) (stop func()) {
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		t := time.NewTicker(interval)
-		defer t.Stop()
-		for {
-			select {
-			case <-t.C:
-				fn()
-			case <-quit:
-				return
-			}
-		}
-	}()
-	return func() {
-		close(quit)
-		<-done
-	}
+	return node.SystemClock().Every(interval, fn)
 }
