@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/concord-kv/concord/actors/client"
+	"github.com/concord-kv/concord/cluster/clustertest/port"
 )
 
 // Process is a node that a benchmark started as a process of its own, with a
@@ -116,10 +116,5 @@ func (p *Process) Usage() (Usage, error) {
 }
 
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return port.Address()
 }

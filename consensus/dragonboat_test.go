@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"net"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/concord-kv/concord/cluster/clustertest/port"
 	"github.com/concord-kv/concord/consensus"
 	"github.com/concord-kv/concord/messages"
 )
@@ -80,12 +80,11 @@ func (f frozenSum) Save(w io.Writer, _ <-chan struct{}) error {
 
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	a, err := port.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lis.Close()
-	return lis.Addr().String()
+	return a
 }
 
 func propose(log consensus.Log, payload string) (uint64, error) {

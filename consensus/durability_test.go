@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/lni/dragonboat/v4/raftio"
 	"github.com/lni/dragonboat/v4/raftpb"
 
+	"github.com/concord-kv/concord/cluster/clustertest/port"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -145,12 +145,11 @@ func (w *writeBehind) IterateEntries(ents []raftpb.Entry, size uint64, shardID, 
 
 func loopback(t testing.TB) string {
 	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	a, err := port.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lis.Close()
-	return lis.Addr().String()
+	return a
 }
 
 // run opens a replica on fs, writes, saves a snapshot in the middle and closes it,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/concord-kv/concord/cluster/clustertest/port"
 )
 
 var concordPath = flag.String("concord", "", "path of the concord that nodes run; default: it is built")
@@ -202,13 +203,13 @@ func (w *lockedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FreePort returns a loopback address that nothing listens on.
+// FreePort returns a loopback address that nothing listens on and nobody else gets; see
+// port.Address.
 func FreePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	a, err := port.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return a
 }

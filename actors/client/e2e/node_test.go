@@ -9,6 +9,7 @@ import (
 
 	"github.com/concord-kv/concord/actors/client"
 	"github.com/concord-kv/concord/actors/node"
+	"github.com/concord-kv/concord/cluster/clustertest/port"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -21,7 +22,10 @@ func TestMain(m *testing.M) {
 func startNode(t testing.TB, dir, address string) *node.Node {
 	t.Helper()
 	if address == "" {
-		address = "127.0.0.1:0"
+		var err error
+		if address, err = port.Address(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	config := messages.DefaultClusterConfig()
 	config.LeaseTtlMinMs = 200
