@@ -1050,9 +1050,12 @@ type HistoryRequest struct {
 	// 0 is the compact revision.
 	FromRevision uint64 `protobuf:"varint,2,opt,name=from_revision,json=fromRevision,proto3" json:"from_revision,omitempty"`
 	// 0 is the latest.
-	ToRevision    uint64 `protobuf:"varint,3,opt,name=to_revision,json=toRevision,proto3" json:"to_revision,omitempty"`
-	Limit         uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	NewestFirst   bool   `protobuf:"varint,5,opt,name=newest_first,json=newestFirst,proto3" json:"newest_first,omitempty"`
+	ToRevision  uint64 `protobuf:"varint,3,opt,name=to_revision,json=toRevision,proto3" json:"to_revision,omitempty"`
+	Limit       uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	NewestFirst bool   `protobuf:"varint,5,opt,name=newest_first,json=newestFirst,proto3" json:"newest_first,omitempty"`
+	// Goes on after this version, of the same key and in the same direction: next of
+	// the last reply. Unset: from the beginning.
+	After         *Position `protobuf:"bytes,6,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1122,10 +1125,20 @@ func (x *HistoryRequest) GetNewestFirst() bool {
 	return false
 }
 
+func (x *HistoryRequest) GetAfter() *Position {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
 type HistoryReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Versions      []*Event               `protobuf:"bytes,1,rep,name=versions,proto3" json:"versions,omitempty"`
-	HasMore       bool                   `protobuf:"varint,2,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Versions []*Event               `protobuf:"bytes,1,rep,name=versions,proto3" json:"versions,omitempty"`
+	HasMore  bool                   `protobuf:"varint,2,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
+	// Where to go on, when has_more: the last version above. A revision may hold
+	// several versions of a key, so that a revision alone would not do.
+	Next          *Position `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1172,6 +1185,13 @@ func (x *HistoryReply) GetHasMore() bool {
 		return x.HasMore
 	}
 	return false
+}
+
+func (x *HistoryReply) GetNext() *Position {
+	if x != nil {
+		return x.Next
+	}
+	return nil
 }
 
 // ChangesRequest pulls events after a position.
@@ -2086,8 +2106,13 @@ type StatusReply struct {
 	UptimeMs     int64  `protobuf:"varint,22,opt,name=uptime_ms,json=uptimeMs,proto3" json:"uptime_ms,omitempty"`
 	// Milliseconds since this node last heard of a leader; 0 on the leader.
 	LeaderSilentMs int64 `protobuf:"varint,23,opt,name=leader_silent_ms,json=leaderSilentMs,proto3" json:"leader_silent_ms,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The highest apply version that the node that answers can run.
+	ApplyVersionMax uint32 `protobuf:"varint,25,opt,name=apply_version_max,json=applyVersionMax,proto3" json:"apply_version_max,omitempty"`
+	// Compaction goes no further than this revision, because a cursor or a watch has not
+	// passed it. Absent: no consumer holds history.
+	HeldRevision  *uint64 `protobuf:"varint,24,opt,name=held_revision,json=heldRevision,proto3,oneof" json:"held_revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusReply) Reset() {
@@ -2281,6 +2306,20 @@ func (x *StatusReply) GetLeaderSilentMs() int64 {
 	return 0
 }
 
+func (x *StatusReply) GetApplyVersionMax() uint32 {
+	if x != nil {
+		return x.ApplyVersionMax
+	}
+	return 0
+}
+
+func (x *StatusReply) GetHeldRevision() uint64 {
+	if x != nil && x.HeldRevision != nil {
+		return *x.HeldRevision
+	}
+	return 0
+}
+
 var File_query_proto protoreflect.FileDescriptor
 
 const file_query_proto_rawDesc = "" +
@@ -2364,17 +2403,19 @@ const file_query_proto_rawDesc = "" +
 	"\bhas_more\x18\x02 \x01(\bR\ahasMore\x12\x19\n" +
 	"\blast_key\x18\x03 \x01(\fR\alastKey\x12\x14\n" +
 	"\x05count\x18\x04 \x01(\x04R\x05count\x12\x1a\n" +
-	"\brevision\x18\x05 \x01(\x04R\brevision\"\xa1\x01\n" +
+	"\brevision\x18\x05 \x01(\x04R\brevision\"\xcd\x01\n" +
 	"\x0eHistoryRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12#\n" +
 	"\rfrom_revision\x18\x02 \x01(\x04R\ffromRevision\x12\x1f\n" +
 	"\vto_revision\x18\x03 \x01(\x04R\n" +
 	"toRevision\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\x12!\n" +
-	"\fnewest_first\x18\x05 \x01(\bR\vnewestFirst\"X\n" +
+	"\fnewest_first\x18\x05 \x01(\bR\vnewestFirst\x12*\n" +
+	"\x05after\x18\x06 \x01(\v2\x14.concord.v1.PositionR\x05after\"\x82\x01\n" +
 	"\fHistoryReply\x12-\n" +
 	"\bversions\x18\x01 \x03(\v2\x11.concord.v1.EventR\bversions\x12\x19\n" +
-	"\bhas_more\x18\x02 \x01(\bR\ahasMore\"\xe7\x01\n" +
+	"\bhas_more\x18\x02 \x01(\bR\ahasMore\x12(\n" +
+	"\x04next\x18\x03 \x01(\v2\x14.concord.v1.PositionR\x04next\"\xe7\x01\n" +
 	"\x0eChangesRequest\x120\n" +
 	"\bselector\x18\x01 \x01(\v2\x14.concord.v1.SelectorR\bselector\x12*\n" +
 	"\x05after\x18\x02 \x01(\v2\x14.concord.v1.PositionR\x05after\x12\x14\n" +
@@ -2425,7 +2466,7 @@ const file_query_proto_rawDesc = "" +
 	"\rConfigRequest\"@\n" +
 	"\vConfigReply\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.concord.v1.ClusterConfigR\x06config\"\x0f\n" +
-	"\rStatusRequest\"\xd8\x05\n" +
+	"\rStatusRequest\"\xc0\x06\n" +
 	"\vStatusReply\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\fR\tclusterId\x12 \n" +
@@ -2454,7 +2495,10 @@ const file_query_proto_rawDesc = "" +
 	"\x06digest\x18\x14 \x01(\x04R\x06digest\x12#\n" +
 	"\rapply_version\x18\x15 \x01(\rR\fapplyVersion\x12\x1b\n" +
 	"\tuptime_ms\x18\x16 \x01(\x03R\buptimeMs\x12(\n" +
-	"\x10leader_silent_ms\x18\x17 \x01(\x03R\x0eleaderSilentMs*B\n" +
+	"\x10leader_silent_ms\x18\x17 \x01(\x03R\x0eleaderSilentMs\x12*\n" +
+	"\x11apply_version_max\x18\x19 \x01(\rR\x0fapplyVersionMax\x12(\n" +
+	"\rheld_revision\x18\x18 \x01(\x04H\x00R\fheldRevision\x88\x01\x01B\x10\n" +
+	"\x0e_held_revision*B\n" +
 	"\vConsistency\x12\x1c\n" +
 	"\x18CONSISTENCY_LINEARIZABLE\x10\x00\x12\x15\n" +
 	"\x11CONSISTENCY_STALE\x10\x01B(Z&github.com/concord-kv/concord/messagesb\x06proto3"
@@ -2505,8 +2549,8 @@ var file_query_proto_goTypes = []any{
 	(*StatusReply)(nil),        // 28: concord.v1.StatusReply
 	(*Record)(nil),             // 29: concord.v1.Record
 	(*Selector)(nil),           // 30: concord.v1.Selector
-	(*Event)(nil),              // 31: concord.v1.Event
-	(*Position)(nil),           // 32: concord.v1.Position
+	(*Position)(nil),           // 31: concord.v1.Position
+	(*Event)(nil),              // 32: concord.v1.Event
 	(EventType)(0),             // 33: concord.v1.EventType
 	(*LeaseInfo)(nil),          // 34: concord.v1.LeaseInfo
 	(*IndexInfo)(nil),          // 35: concord.v1.IndexInfo
@@ -2545,23 +2589,25 @@ var file_query_proto_depIdxs = []int32{
 	29, // 28: concord.v1.GetManyReply.records:type_name -> concord.v1.Record
 	30, // 29: concord.v1.ListRequest.selector:type_name -> concord.v1.Selector
 	29, // 30: concord.v1.ListReply.records:type_name -> concord.v1.Record
-	31, // 31: concord.v1.HistoryReply.versions:type_name -> concord.v1.Event
-	30, // 32: concord.v1.ChangesRequest.selector:type_name -> concord.v1.Selector
-	32, // 33: concord.v1.ChangesRequest.after:type_name -> concord.v1.Position
-	33, // 34: concord.v1.ChangesRequest.types:type_name -> concord.v1.EventType
-	31, // 35: concord.v1.ChangesReply.events:type_name -> concord.v1.Event
-	32, // 36: concord.v1.ChangesReply.next:type_name -> concord.v1.Position
-	34, // 37: concord.v1.LeaseInfoReply.lease:type_name -> concord.v1.LeaseInfo
-	34, // 38: concord.v1.LeaseListReply.leases:type_name -> concord.v1.LeaseInfo
-	29, // 39: concord.v1.IndexLookupReply.records:type_name -> concord.v1.Record
-	35, // 40: concord.v1.IndexListReply.indexes:type_name -> concord.v1.IndexInfo
-	36, // 41: concord.v1.CursorListReply.cursors:type_name -> concord.v1.CursorInfo
-	37, // 42: concord.v1.ConfigReply.config:type_name -> concord.v1.ClusterConfig
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	31, // 31: concord.v1.HistoryRequest.after:type_name -> concord.v1.Position
+	32, // 32: concord.v1.HistoryReply.versions:type_name -> concord.v1.Event
+	31, // 33: concord.v1.HistoryReply.next:type_name -> concord.v1.Position
+	30, // 34: concord.v1.ChangesRequest.selector:type_name -> concord.v1.Selector
+	31, // 35: concord.v1.ChangesRequest.after:type_name -> concord.v1.Position
+	33, // 36: concord.v1.ChangesRequest.types:type_name -> concord.v1.EventType
+	32, // 37: concord.v1.ChangesReply.events:type_name -> concord.v1.Event
+	31, // 38: concord.v1.ChangesReply.next:type_name -> concord.v1.Position
+	34, // 39: concord.v1.LeaseInfoReply.lease:type_name -> concord.v1.LeaseInfo
+	34, // 40: concord.v1.LeaseListReply.leases:type_name -> concord.v1.LeaseInfo
+	29, // 41: concord.v1.IndexLookupReply.records:type_name -> concord.v1.Record
+	35, // 42: concord.v1.IndexListReply.indexes:type_name -> concord.v1.IndexInfo
+	36, // 43: concord.v1.CursorListReply.cursors:type_name -> concord.v1.CursorInfo
+	37, // 44: concord.v1.ConfigReply.config:type_name -> concord.v1.ClusterConfig
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_query_proto_init() }
@@ -2601,6 +2647,7 @@ func file_query_proto_init() {
 		(*QueryReply_Config)(nil),
 		(*QueryReply_Status)(nil),
 	}
+	file_query_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -92,14 +92,19 @@ func counts(after, revision, c, lagMax uint64) bool {
 // floor returns how far compaction may go: the least position of all consumers
 // that count.
 func (t *cursorTable) floor(revision, c, lagMax uint64) uint64 {
+	return floorOf(t.named.scan, t.reports.scan, revision, c, lagMax)
+}
+
+// floorOf is floor over the rows that two scans visit.
+func floorOf(named func(func(cursor) bool), reports func(func(report) bool), revision, c, lagMax uint64) uint64 {
 	floor := uint64(math.MaxUint64)
-	t.named.scan(func(u cursor) bool {
+	named(func(u cursor) bool {
 		if counts(u.after, revision, c, lagMax) {
 			floor = min(floor, u.after)
 		}
 		return true
 	})
-	t.reports.scan(func(u report) bool {
+	reports(func(u report) bool {
 		if counts(u.after, revision, c, lagMax) {
 			floor = min(floor, u.after)
 		}
@@ -113,7 +118,7 @@ func (m *Machine) openCursor(r *messages.Result, o *messages.OpenCursor) *messag
 		return messages.NewError(messages.Code_CODE_CURSOR_EXISTS, "cursor %q exists", o.GetName()).WithField("name")
 	}
 	if most := m.config.GetCursorsMax(); uint64(m.cursors.named.len()) >= most {
-		return messages.NewError(messages.Code_CODE_CURSOR_LIMIT, "%d cursors exist", most).WithLimit(most)
+		return m.field(messages.NewError(messages.Code_CODE_CURSOR_LIMIT, "%d cursors exist", most).WithLimit(most), "name")
 	}
 	if err := m.readablePosition("after_revision", o.GetAfterRevision()); err != nil {
 		return err

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"math"
+
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -102,6 +104,10 @@ func (v *View) atKey(key []byte, revision uint64) (uint64, *messages.Error) {
 
 // Status returns the part of a status answer that the state knows.
 func (v *View) Status() *messages.StatusReply {
+	var held *uint64
+	if floor := floorOf(v.cursors.Scan, v.reports.Scan, v.kv.Revision(), v.kv.Compacted(), v.config.GetConsumerLagMax()); floor != math.MaxUint64 {
+		held = &floor
+	}
 	return &messages.StatusReply{
 		ClusterId:       v.global.clusterID,
 		Incarnation:     v.global.incarnation,
@@ -118,5 +124,7 @@ func (v *View) Status() *messages.StatusReply {
 		QuotaBytes:      v.config.GetQuotaBytes(),
 		Digest:          v.digest,
 		ApplyVersion:    v.global.applyVersion,
+		ApplyVersionMax: v.supported,
+		HeldRevision:    held,
 	}
 }

@@ -250,7 +250,7 @@ func TestCompactionDuringReplay(t *testing.T) {
 	if err := read(counted, check, 100); err != nil {
 		t.Fatal(err)
 	}
-	pause(ctx, 3*time.Second) // the node tells how far its watches are once a second
+	waitHeld(t, ctx, c)
 	for check.Next() < last-1_000 {
 		compact, err := c.Compact(ctx, last)
 		if err != nil {
@@ -418,5 +418,21 @@ func TestDeletesSurviveCrashDuringCompaction(t *testing.T) {
 		if _, err := c.Watch(ctx, prefix, client.WatchOptions{From: compact}); messages.CodeOf(err) != messages.Code_CODE_COMPACTED {
 			t.Fatalf("round %d: a watch from the compact revision: %v", round, err)
 		}
+	}
+}
+
+// waitHeld waits until the cluster knows of a consumer that holds history: a node tells
+// how far its watches are about once a second.
+func waitHeld(t *testing.T, ctx context.Context, c *client.Client) {
+	t.Helper()
+	for {
+		s, err := c.Status(ctx)
+		if err != nil {
+			t.Fatalf("no consumer holds history: %v", err)
+		}
+		if s.HeldRevision != nil {
+			return
+		}
+		pause(ctx, 20*time.Millisecond)
 	}
 }

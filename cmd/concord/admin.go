@@ -42,6 +42,9 @@ func (a *app) statusCommand() *cobra.Command {
 				"digest": strconv.FormatUint(r.Digest, 16), "apply_version": r.ApplyVersion, "uptime_ms": r.UptimeMs,
 				"leader_silent_ms": r.LeaderSilentMs,
 			}
+			if r.HeldRevision != nil {
+				o["held_revision"] = r.GetHeldRevision()
+			}
 			return a.print(o, func() { a.printStatus(r) })
 		}),
 	}
@@ -55,6 +58,9 @@ func (a *app) printStatus(r *messages.StatusReply) {
 	a.printf("cluster    %x, incarnation %d\n", r.ClusterId, r.Incarnation)
 	a.printf("replica    %d, leader %s, raft term %d, applied %d\n", r.ReplicaId, leader, r.RaftTerm, r.AppliedIndex)
 	a.printf("revision   %d, compact revision %d, history %d events\n", r.Revision, r.CompactRevision, r.HistoryEvents)
+	if r.HeldRevision != nil {
+		a.printf("held       at revision %d by a cursor or a watch\n", r.GetHeldRevision())
+	}
 	a.printf("holds      %d keys, %d leases, %d sessions, %d of %d bytes\n", r.Keys, r.Leases, r.Sessions, r.LogicalBytes, r.QuotaBytes)
 	a.printf("serves     %d clients, %d watchers\n", r.Clients, r.Watchers)
 	a.printf("clock      %s, epoch %d\n", remaining(r.ClockMs), r.ClockEpoch)
