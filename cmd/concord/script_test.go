@@ -16,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/concord-kv/concord/cluster/clustertest/port"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:      "testdata",
-		Deadline: time.Now().Add(2 * time.Minute), // a command that should have ended
+		Deadline: time.Now().Add(scriptsMax), // a command that should have ended
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"node": nodeCommand, "exit": exitCommand, "capture": captureCommand,
 		},
@@ -50,6 +51,13 @@ func TestScripts(t *testing.T) {
 		},
 	})
 }
+
+// How long all scripts together, and the start of a node, may take on a machine that has
+// much else to do; under the race detector everything takes up to ten times as long.
+const (
+	scriptsMax = 5 * time.Minute * slow
+	serveMax   = time.Minute * slow
+)
 
 type serverKey struct{}
 
@@ -111,7 +119,10 @@ func nodeCommand(ts *testscript.TestScript, neg bool, args []string) {
 func (s *server) start(ts *testscript.TestScript, flags []string) {
 	listen := s.addr // the same again after a restart
 	if listen == "" {
-		listen = "127.0.0.1:0"
+		var err error
+		if listen, err = port.Address(); err != nil {
+			ts.Fatalf("node: %v", err)
+		}
 	}
 	s.cmd = exec.Command("concord", append([]string{"serve", "--listen", listen}, flags...)...)
 	s.cmd.Dir = ts.Getenv("WORK")
@@ -142,7 +153,7 @@ func (s *server) start(ts *testscript.TestScript, flags []string) {
 		}
 		s.addr, _, _ = strings.Cut(rest, ",")
 		ts.Setenv("CONCORD_ENDPOINT", s.addr)
-	case <-time.After(30 * time.Second):
+	case <-time.After(serveMax):
 		ts.Fatalf("node: it does not serve")
 	}
 }
