@@ -53,6 +53,8 @@ func CommandOf(w *Write) *Command {
 		c.Op = &Command_Compact{Compact: op.Compact}
 	case *Write_SetConfig:
 		c.Op = &Command_SetConfig{SetConfig: op.SetConfig}
+	case *Write_ChangeAuth:
+		c.Op = &Command_ChangeAuth{ChangeAuth: op.ChangeAuth}
 	default:
 		return nil
 	}

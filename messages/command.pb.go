@@ -228,6 +228,14 @@ type Command struct {
 	RequestHash    []byte `protobuf:"bytes,6,opt,name=request_hash,json=requestHash,proto3" json:"request_hash,omitempty"`
 	// Who asks, for the second rights check where the command applies.
 	Principal string `protobuf:"bytes,7,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The principal as a user, 0 for none. Ids never return: a user who was deleted and
+	// made again is another one.
+	UserId uint64 `protobuf:"varint,8,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// Nobody's rights are asked for: a node itself, the process that embeds it, or whoever
+	// has proven to own a node's files.
+	Trusted bool `protobuf:"varint,9,opt,name=trusted,proto3" json:"trusted,omitempty"`
+	// On what leaves an audit record.
+	Audit *AuditContext `protobuf:"bytes,10,opt,name=audit,proto3" json:"audit,omitempty"`
 	// Types that are valid to be assigned to Op:
 	//
 	//	*Command_Put
@@ -248,6 +256,7 @@ type Command struct {
 	//	*Command_CloseCursor
 	//	*Command_Compact
 	//	*Command_SetConfig
+	//	*Command_ChangeAuth
 	//	*Command_ClaimClock
 	//	*Command_Tick
 	//	*Command_ExpireLeases
@@ -255,6 +264,7 @@ type Command struct {
 	//	*Command_ReportConsumers
 	//	*Command_Bootstrap
 	//	*Command_RaiseApplyVersion
+	//	*Command_RecordAudit
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -337,6 +347,27 @@ func (x *Command) GetPrincipal() string {
 		return x.Principal
 	}
 	return ""
+}
+
+func (x *Command) GetUserId() uint64 {
+	if x != nil {
+		return x.UserId
+	}
+	return 0
+}
+
+func (x *Command) GetTrusted() bool {
+	if x != nil {
+		return x.Trusted
+	}
+	return false
+}
+
+func (x *Command) GetAudit() *AuditContext {
+	if x != nil {
+		return x.Audit
+	}
+	return nil
 }
 
 func (x *Command) GetOp() isCommand_Op {
@@ -508,6 +539,15 @@ func (x *Command) GetSetConfig() *SetConfig {
 	return nil
 }
 
+func (x *Command) GetChangeAuth() *ChangeAuth {
+	if x != nil {
+		if x, ok := x.Op.(*Command_ChangeAuth); ok {
+			return x.ChangeAuth
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetClaimClock() *ClaimClock {
 	if x != nil {
 		if x, ok := x.Op.(*Command_ClaimClock); ok {
@@ -566,6 +606,15 @@ func (x *Command) GetRaiseApplyVersion() *RaiseApplyVersion {
 	if x != nil {
 		if x, ok := x.Op.(*Command_RaiseApplyVersion); ok {
 			return x.RaiseApplyVersion
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRecordAudit() *RecordAudit {
+	if x != nil {
+		if x, ok := x.Op.(*Command_RecordAudit); ok {
+			return x.RecordAudit
 		}
 	}
 	return nil
@@ -647,6 +696,10 @@ type Command_SetConfig struct {
 	SetConfig *SetConfig `protobuf:"bytes,49,opt,name=set_config,json=setConfig,proto3,oneof"`
 }
 
+type Command_ChangeAuth struct {
+	ChangeAuth *ChangeAuth `protobuf:"bytes,52,opt,name=change_auth,json=changeAuth,proto3,oneof"`
+}
+
 type Command_ClaimClock struct {
 	// Only nodes send these.
 	ClaimClock *ClaimClock `protobuf:"bytes,64,opt,name=claim_clock,json=claimClock,proto3,oneof"`
@@ -674,6 +727,10 @@ type Command_Bootstrap struct {
 
 type Command_RaiseApplyVersion struct {
 	RaiseApplyVersion *RaiseApplyVersion `protobuf:"bytes,70,opt,name=raise_apply_version,json=raiseApplyVersion,proto3,oneof"`
+}
+
+type Command_RecordAudit struct {
+	RecordAudit *RecordAudit `protobuf:"bytes,71,opt,name=record_audit,json=recordAudit,proto3,oneof"`
 }
 
 func (*Command_Put) isCommand_Op() {}
@@ -712,6 +769,8 @@ func (*Command_Compact) isCommand_Op() {}
 
 func (*Command_SetConfig) isCommand_Op() {}
 
+func (*Command_ChangeAuth) isCommand_Op() {}
+
 func (*Command_ClaimClock) isCommand_Op() {}
 
 func (*Command_Tick) isCommand_Op() {}
@@ -725,6 +784,8 @@ func (*Command_ReportConsumers) isCommand_Op() {}
 func (*Command_Bootstrap) isCommand_Op() {}
 
 func (*Command_RaiseApplyVersion) isCommand_Op() {}
+
+func (*Command_RecordAudit) isCommand_Op() {}
 
 // Put stores one record.
 type Put struct {
@@ -2124,8 +2185,14 @@ type ClusterConfig struct {
 	IndexesMax            uint64 `protobuf:"varint,16,opt,name=indexes_max,json=indexesMax,proto3" json:"indexes_max,omitempty"`
 	// Entries (key, value) that one record may have in one index.
 	IndexEntriesPerKeyMax uint64 `protobuf:"varint,17,opt,name=index_entries_per_key_max,json=indexEntriesPerKeyMax,proto3" json:"index_entries_per_key_max,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// Audit records are kept up to this number and this long; 0 is 100,000 and 90 days.
+	AuditRecordsMax uint64 `protobuf:"varint,18,opt,name=audit_records_max,json=auditRecordsMax,proto3" json:"audit_records_max,omitempty"`
+	AuditAgeMs      int64  `protobuf:"varint,19,opt,name=audit_age_ms,json=auditAgeMs,proto3" json:"audit_age_ms,omitempty"`
+	// Leases, and sessions, that one user may have while authorization is enabled; 0: as
+	// many as there may be.
+	UserLeasesMax uint64 `protobuf:"varint,20,opt,name=user_leases_max,json=userLeasesMax,proto3" json:"user_leases_max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClusterConfig) Reset() {
@@ -2273,6 +2340,27 @@ func (x *ClusterConfig) GetIndexesMax() uint64 {
 func (x *ClusterConfig) GetIndexEntriesPerKeyMax() uint64 {
 	if x != nil {
 		return x.IndexEntriesPerKeyMax
+	}
+	return 0
+}
+
+func (x *ClusterConfig) GetAuditRecordsMax() uint64 {
+	if x != nil {
+		return x.AuditRecordsMax
+	}
+	return 0
+}
+
+func (x *ClusterConfig) GetAuditAgeMs() int64 {
+	if x != nil {
+		return x.AuditAgeMs
+	}
+	return 0
+}
+
+func (x *ClusterConfig) GetUserLeasesMax() uint64 {
+	if x != nil {
+		return x.UserLeasesMax
 	}
 	return 0
 }
@@ -2743,6 +2831,7 @@ type Result struct {
 	//	*Result_Cursor
 	//	*Result_Compact
 	//	*Result_Config
+	//	*Result_Auth
 	//	*Result_ClaimClock
 	//	*Result_ExpireLeases
 	Answer        isResult_Answer `protobuf_oneof:"answer"`
@@ -2943,6 +3032,15 @@ func (x *Result) GetConfig() *ConfigResult {
 	return nil
 }
 
+func (x *Result) GetAuth() *AuthResult {
+	if x != nil {
+		if x, ok := x.Answer.(*Result_Auth); ok {
+			return x.Auth
+		}
+	}
+	return nil
+}
+
 func (x *Result) GetClaimClock() *ClaimClockResult {
 	if x != nil {
 		if x, ok := x.Answer.(*Result_ClaimClock); ok {
@@ -3025,6 +3123,10 @@ type Result_Config struct {
 	Config *ConfigResult `protobuf:"bytes,49,opt,name=config,proto3,oneof"`
 }
 
+type Result_Auth struct {
+	Auth *AuthResult `protobuf:"bytes,52,opt,name=auth,proto3,oneof"`
+}
+
 type Result_ClaimClock struct {
 	ClaimClock *ClaimClockResult `protobuf:"bytes,64,opt,name=claim_clock,json=claimClock,proto3,oneof"`
 }
@@ -3062,6 +3164,8 @@ func (*Result_Cursor) isResult_Answer() {}
 func (*Result_Compact) isResult_Answer() {}
 
 func (*Result_Config) isResult_Answer() {}
+
+func (*Result_Auth) isResult_Answer() {}
 
 func (*Result_ClaimClock) isResult_Answer() {}
 
@@ -4300,13 +4404,14 @@ var File_command_proto protoreflect.FileDescriptor
 const file_command_proto_rawDesc = "" +
 	"\n" +
 	"\rcommand.proto\x12\n" +
-	"concord.v1\x1a\frecord.proto\"\x83\x01\n" +
+	"concord.v1\x1a\frecord.proto\x1a\n" +
+	"auth.proto\"\x83\x01\n" +
 	"\x05Entry\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1d\n" +
 	"\n" +
 	"replica_id\x18\x02 \x01(\x04R\treplicaId\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\x04R\x05nonce\x12/\n" +
-	"\bcommands\x18\x04 \x03(\v2\x13.concord.v1.CommandR\bcommands\"\xae\r\n" +
+	"\bcommands\x18\x04 \x03(\v2\x13.concord.v1.CommandR\bcommands\"\x8a\x0f\n" +
 	"\aCommand\x12\x19\n" +
 	"\bstamp_ms\x18\x01 \x01(\x03R\astampMs\x12\x1d\n" +
 	"\n" +
@@ -4315,7 +4420,11 @@ const file_command_proto_rawDesc = "" +
 	"\facknowledged\x18\x04 \x01(\x04R\facknowledged\x12'\n" +
 	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\x12!\n" +
 	"\frequest_hash\x18\x06 \x01(\fR\vrequestHash\x12\x1c\n" +
-	"\tprincipal\x18\a \x01(\tR\tprincipal\x12#\n" +
+	"\tprincipal\x18\a \x01(\tR\tprincipal\x12\x17\n" +
+	"\auser_id\x18\b \x01(\x04R\x06userId\x12\x18\n" +
+	"\atrusted\x18\t \x01(\bR\atrusted\x12.\n" +
+	"\x05audit\x18\n" +
+	" \x01(\v2\x18.concord.v1.AuditContextR\x05audit\x12#\n" +
 	"\x03put\x18\x10 \x01(\v2\x0f.concord.v1.PutH\x00R\x03put\x120\n" +
 	"\bput_many\x18\x11 \x01(\v2\x13.concord.v1.PutManyH\x00R\aputMany\x12,\n" +
 	"\x06delete\x18\x12 \x01(\v2\x12.concord.v1.DeleteH\x00R\x06delete\x12)\n" +
@@ -4338,6 +4447,8 @@ const file_command_proto_rawDesc = "" +
 	"\acompact\x180 \x01(\v2\x13.concord.v1.CompactH\x00R\acompact\x126\n" +
 	"\n" +
 	"set_config\x181 \x01(\v2\x15.concord.v1.SetConfigH\x00R\tsetConfig\x129\n" +
+	"\vchange_auth\x184 \x01(\v2\x16.concord.v1.ChangeAuthH\x00R\n" +
+	"changeAuth\x129\n" +
 	"\vclaim_clock\x18@ \x01(\v2\x16.concord.v1.ClaimClockH\x00R\n" +
 	"claimClock\x12&\n" +
 	"\x04tick\x18A \x01(\v2\x10.concord.v1.TickH\x00R\x04tick\x12?\n" +
@@ -4346,7 +4457,8 @@ const file_command_proto_rawDesc = "" +
 	"step_index\x18C \x01(\v2\x15.concord.v1.StepIndexH\x00R\tstepIndex\x12H\n" +
 	"\x10report_consumers\x18D \x01(\v2\x1b.concord.v1.ReportConsumersH\x00R\x0freportConsumers\x125\n" +
 	"\tbootstrap\x18E \x01(\v2\x15.concord.v1.BootstrapH\x00R\tbootstrap\x12O\n" +
-	"\x13raise_apply_version\x18F \x01(\v2\x1d.concord.v1.RaiseApplyVersionH\x00R\x11raiseApplyVersionB\x04\n" +
+	"\x13raise_apply_version\x18F \x01(\v2\x1d.concord.v1.RaiseApplyVersionH\x00R\x11raiseApplyVersion\x12<\n" +
+	"\frecord_audit\x18G \x01(\v2\x17.concord.v1.RecordAuditH\x00R\vrecordAuditB\x04\n" +
 	"\x02op\"\x98\x02\n" +
 	"\x03Put\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
@@ -4447,7 +4559,7 @@ const file_command_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\"?\n" +
 	"\x0fProtectedPrefix\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\fR\x06prefix\x12\x14\n" +
-	"\x05floor\x18\x02 \x01(\x04R\x05floor\"\xee\x05\n" +
+	"\x05floor\x18\x02 \x01(\x04R\x05floor\"\xe4\x06\n" +
 	"\rClusterConfig\x12&\n" +
 	"\x0fvalue_bytes_max\x18\x01 \x01(\x04R\rvalueBytesMax\x12\x1d\n" +
 	"\n" +
@@ -4470,7 +4582,11 @@ const file_command_proto_rawDesc = "" +
 	"cursorsMax\x12\x1f\n" +
 	"\vindexes_max\x18\x10 \x01(\x04R\n" +
 	"indexesMax\x128\n" +
-	"\x19index_entries_per_key_max\x18\x11 \x01(\x04R\x15indexEntriesPerKeyMax\"V\n" +
+	"\x19index_entries_per_key_max\x18\x11 \x01(\x04R\x15indexEntriesPerKeyMax\x12*\n" +
+	"\x11audit_records_max\x18\x12 \x01(\x04R\x0fauditRecordsMax\x12 \n" +
+	"\faudit_age_ms\x18\x13 \x01(\x03R\n" +
+	"auditAgeMs\x12&\n" +
+	"\x0fuser_leases_max\x18\x14 \x01(\x04R\ruserLeasesMax\"V\n" +
 	"\tSetConfig\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.concord.v1.ClusterConfigR\x06config\x12\x16\n" +
 	"\x06fields\x18\x02 \x03(\tR\x06fields\"h\n" +
@@ -4502,7 +4618,7 @@ const file_command_proto_rawDesc = "" +
 	"\x06config\x18\x03 \x01(\v2\x19.concord.v1.ClusterConfigR\x06config\x12#\n" +
 	"\rapply_version\x18\x04 \x01(\rR\fapplyVersion\"-\n" +
 	"\x11RaiseApplyVersion\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\rR\aversion\"\xfb\b\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\"\xa9\t\n" +
 	"\x06Result\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12-\n" +
 	"\x05error\x18\x02 \x01(\v2\x17.concord.v1.ErrorDetailR\x05error\x12\x1a\n" +
@@ -4522,7 +4638,8 @@ const file_command_proto_rawDesc = "" +
 	"\x05index\x18( \x01(\v2\x17.concord.v1.IndexResultH\x00R\x05index\x122\n" +
 	"\x06cursor\x18, \x01(\v2\x18.concord.v1.CursorResultH\x00R\x06cursor\x125\n" +
 	"\acompact\x180 \x01(\v2\x19.concord.v1.CompactResultH\x00R\acompact\x122\n" +
-	"\x06config\x181 \x01(\v2\x18.concord.v1.ConfigResultH\x00R\x06config\x12?\n" +
+	"\x06config\x181 \x01(\v2\x18.concord.v1.ConfigResultH\x00R\x06config\x12,\n" +
+	"\x04auth\x184 \x01(\v2\x16.concord.v1.AuthResultH\x00R\x04auth\x12?\n" +
 	"\vclaim_clock\x18@ \x01(\v2\x1c.concord.v1.ClaimClockResultH\x00R\n" +
 	"claimClock\x12E\n" +
 	"\rexpire_leases\x18B \x01(\v2\x1e.concord.v1.ExpireLeasesResultH\x00R\fexpireLeasesB\b\n" +
@@ -4670,101 +4787,109 @@ var file_command_proto_goTypes = []any{
 	(*Compare_NullableBytes)(nil),       // 55: concord.v1.Compare.NullableBytes
 	(*Compare_NullableInt64)(nil),       // 56: concord.v1.Compare.NullableInt64
 	(*ExpireLeases_Pair)(nil),           // 57: concord.v1.ExpireLeases.Pair
-	(*MetadataEntry)(nil),               // 58: concord.v1.MetadataEntry
-	(*Selector)(nil),                    // 59: concord.v1.Selector
-	(*IndexDefinition)(nil),             // 60: concord.v1.IndexDefinition
-	(*ErrorDetail)(nil),                 // 61: concord.v1.ErrorDetail
-	(*Record)(nil),                      // 62: concord.v1.Record
-	(*IndexInfo)(nil),                   // 63: concord.v1.IndexInfo
-	(*CursorInfo)(nil),                  // 64: concord.v1.CursorInfo
-	(*Extractor)(nil),                   // 65: concord.v1.Extractor
+	(*AuditContext)(nil),                // 58: concord.v1.AuditContext
+	(*ChangeAuth)(nil),                  // 59: concord.v1.ChangeAuth
+	(*RecordAudit)(nil),                 // 60: concord.v1.RecordAudit
+	(*MetadataEntry)(nil),               // 61: concord.v1.MetadataEntry
+	(*Selector)(nil),                    // 62: concord.v1.Selector
+	(*IndexDefinition)(nil),             // 63: concord.v1.IndexDefinition
+	(*ErrorDetail)(nil),                 // 64: concord.v1.ErrorDetail
+	(*AuthResult)(nil),                  // 65: concord.v1.AuthResult
+	(*Record)(nil),                      // 66: concord.v1.Record
+	(*IndexInfo)(nil),                   // 67: concord.v1.IndexInfo
+	(*CursorInfo)(nil),                  // 68: concord.v1.CursorInfo
+	(*Extractor)(nil),                   // 69: concord.v1.Extractor
 }
 var file_command_proto_depIdxs = []int32{
 	3,  // 0: concord.v1.Entry.commands:type_name -> concord.v1.Command
-	4,  // 1: concord.v1.Command.put:type_name -> concord.v1.Put
-	5,  // 2: concord.v1.Command.put_many:type_name -> concord.v1.PutMany
-	6,  // 3: concord.v1.Command.delete:type_name -> concord.v1.Delete
-	7,  // 4: concord.v1.Command.touch:type_name -> concord.v1.Touch
-	11, // 5: concord.v1.Command.txn:type_name -> concord.v1.Txn
-	12, // 6: concord.v1.Command.grant_lease:type_name -> concord.v1.GrantLease
-	13, // 7: concord.v1.Command.keep_alive_lease:type_name -> concord.v1.KeepAliveLease
-	14, // 8: concord.v1.Command.revoke_lease:type_name -> concord.v1.RevokeLease
-	15, // 9: concord.v1.Command.open_session:type_name -> concord.v1.OpenSession
-	16, // 10: concord.v1.Command.close_session:type_name -> concord.v1.CloseSession
-	17, // 11: concord.v1.Command.resolve_idempotency:type_name -> concord.v1.ResolveIdempotency
-	18, // 12: concord.v1.Command.create_index:type_name -> concord.v1.CreateIndex
-	19, // 13: concord.v1.Command.drop_index:type_name -> concord.v1.DropIndex
-	20, // 14: concord.v1.Command.open_cursor:type_name -> concord.v1.OpenCursor
-	21, // 15: concord.v1.Command.checkpoint_cursor:type_name -> concord.v1.CheckpointCursor
-	22, // 16: concord.v1.Command.close_cursor:type_name -> concord.v1.CloseCursor
-	23, // 17: concord.v1.Command.compact:type_name -> concord.v1.Compact
-	26, // 18: concord.v1.Command.set_config:type_name -> concord.v1.SetConfig
-	27, // 19: concord.v1.Command.claim_clock:type_name -> concord.v1.ClaimClock
-	28, // 20: concord.v1.Command.tick:type_name -> concord.v1.Tick
-	29, // 21: concord.v1.Command.expire_leases:type_name -> concord.v1.ExpireLeases
-	30, // 22: concord.v1.Command.step_index:type_name -> concord.v1.StepIndex
-	31, // 23: concord.v1.Command.report_consumers:type_name -> concord.v1.ReportConsumers
-	32, // 24: concord.v1.Command.bootstrap:type_name -> concord.v1.Bootstrap
-	33, // 25: concord.v1.Command.raise_apply_version:type_name -> concord.v1.RaiseApplyVersion
-	58, // 26: concord.v1.Put.metadata:type_name -> concord.v1.MetadataEntry
-	4,  // 27: concord.v1.PutMany.puts:type_name -> concord.v1.Put
-	59, // 28: concord.v1.Delete.selector:type_name -> concord.v1.Selector
-	0,  // 29: concord.v1.Compare.operator:type_name -> concord.v1.CompareOperator
-	55, // 30: concord.v1.Compare.value:type_name -> concord.v1.Compare.NullableBytes
-	54, // 31: concord.v1.Compare.field:type_name -> concord.v1.Compare.Field
-	56, // 32: concord.v1.Compare.ttl_ms:type_name -> concord.v1.Compare.NullableInt64
-	59, // 33: concord.v1.TxnGet.selector:type_name -> concord.v1.Selector
-	9,  // 34: concord.v1.TxnOp.get:type_name -> concord.v1.TxnGet
-	4,  // 35: concord.v1.TxnOp.put:type_name -> concord.v1.Put
-	6,  // 36: concord.v1.TxnOp.delete:type_name -> concord.v1.Delete
-	7,  // 37: concord.v1.TxnOp.touch:type_name -> concord.v1.Touch
-	8,  // 38: concord.v1.Txn.compares:type_name -> concord.v1.Compare
-	10, // 39: concord.v1.Txn.success:type_name -> concord.v1.TxnOp
-	10, // 40: concord.v1.Txn.failure:type_name -> concord.v1.TxnOp
-	58, // 41: concord.v1.GrantLease.metadata:type_name -> concord.v1.MetadataEntry
-	60, // 42: concord.v1.CreateIndex.definition:type_name -> concord.v1.IndexDefinition
-	24, // 43: concord.v1.ClusterConfig.protected_prefixes:type_name -> concord.v1.ProtectedPrefix
-	25, // 44: concord.v1.SetConfig.config:type_name -> concord.v1.ClusterConfig
-	57, // 45: concord.v1.ExpireLeases.pairs:type_name -> concord.v1.ExpireLeases.Pair
-	25, // 46: concord.v1.Bootstrap.config:type_name -> concord.v1.ClusterConfig
-	61, // 47: concord.v1.Result.error:type_name -> concord.v1.ErrorDetail
-	35, // 48: concord.v1.Result.put:type_name -> concord.v1.PutResult
-	36, // 49: concord.v1.Result.put_many:type_name -> concord.v1.PutManyResult
-	37, // 50: concord.v1.Result.delete:type_name -> concord.v1.DeleteResult
-	38, // 51: concord.v1.Result.touch:type_name -> concord.v1.TouchResult
-	41, // 52: concord.v1.Result.txn:type_name -> concord.v1.TxnResult
-	42, // 53: concord.v1.Result.grant_lease:type_name -> concord.v1.GrantLeaseResult
-	43, // 54: concord.v1.Result.keep_alive_lease:type_name -> concord.v1.KeepAliveLeaseResult
-	44, // 55: concord.v1.Result.revoke_lease:type_name -> concord.v1.RevokeLeaseResult
-	45, // 56: concord.v1.Result.open_session:type_name -> concord.v1.OpenSessionResult
-	46, // 57: concord.v1.Result.close_session:type_name -> concord.v1.CloseSessionResult
-	47, // 58: concord.v1.Result.resolve_idempotency:type_name -> concord.v1.ResolveIdempotencyResult
-	48, // 59: concord.v1.Result.index:type_name -> concord.v1.IndexResult
-	49, // 60: concord.v1.Result.cursor:type_name -> concord.v1.CursorResult
-	50, // 61: concord.v1.Result.compact:type_name -> concord.v1.CompactResult
-	51, // 62: concord.v1.Result.config:type_name -> concord.v1.ConfigResult
-	52, // 63: concord.v1.Result.claim_clock:type_name -> concord.v1.ClaimClockResult
-	53, // 64: concord.v1.Result.expire_leases:type_name -> concord.v1.ExpireLeasesResult
-	62, // 65: concord.v1.PutResult.prev:type_name -> concord.v1.Record
-	35, // 66: concord.v1.PutManyResult.puts:type_name -> concord.v1.PutResult
-	62, // 67: concord.v1.DeleteResult.prev:type_name -> concord.v1.Record
-	62, // 68: concord.v1.TxnGetResult.records:type_name -> concord.v1.Record
-	39, // 69: concord.v1.TxnOpResult.get:type_name -> concord.v1.TxnGetResult
-	35, // 70: concord.v1.TxnOpResult.put:type_name -> concord.v1.PutResult
-	37, // 71: concord.v1.TxnOpResult.delete:type_name -> concord.v1.DeleteResult
-	38, // 72: concord.v1.TxnOpResult.touch:type_name -> concord.v1.TouchResult
-	40, // 73: concord.v1.TxnResult.responses:type_name -> concord.v1.TxnOpResult
-	1,  // 74: concord.v1.ResolveIdempotencyResult.state:type_name -> concord.v1.ResolveIdempotencyResult.State
-	34, // 75: concord.v1.ResolveIdempotencyResult.result:type_name -> concord.v1.Result
-	63, // 76: concord.v1.IndexResult.index:type_name -> concord.v1.IndexInfo
-	64, // 77: concord.v1.CursorResult.cursor:type_name -> concord.v1.CursorInfo
-	25, // 78: concord.v1.ConfigResult.config:type_name -> concord.v1.ClusterConfig
-	65, // 79: concord.v1.Compare.Field.extractor:type_name -> concord.v1.Extractor
-	80, // [80:80] is the sub-list for method output_type
-	80, // [80:80] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	58, // 1: concord.v1.Command.audit:type_name -> concord.v1.AuditContext
+	4,  // 2: concord.v1.Command.put:type_name -> concord.v1.Put
+	5,  // 3: concord.v1.Command.put_many:type_name -> concord.v1.PutMany
+	6,  // 4: concord.v1.Command.delete:type_name -> concord.v1.Delete
+	7,  // 5: concord.v1.Command.touch:type_name -> concord.v1.Touch
+	11, // 6: concord.v1.Command.txn:type_name -> concord.v1.Txn
+	12, // 7: concord.v1.Command.grant_lease:type_name -> concord.v1.GrantLease
+	13, // 8: concord.v1.Command.keep_alive_lease:type_name -> concord.v1.KeepAliveLease
+	14, // 9: concord.v1.Command.revoke_lease:type_name -> concord.v1.RevokeLease
+	15, // 10: concord.v1.Command.open_session:type_name -> concord.v1.OpenSession
+	16, // 11: concord.v1.Command.close_session:type_name -> concord.v1.CloseSession
+	17, // 12: concord.v1.Command.resolve_idempotency:type_name -> concord.v1.ResolveIdempotency
+	18, // 13: concord.v1.Command.create_index:type_name -> concord.v1.CreateIndex
+	19, // 14: concord.v1.Command.drop_index:type_name -> concord.v1.DropIndex
+	20, // 15: concord.v1.Command.open_cursor:type_name -> concord.v1.OpenCursor
+	21, // 16: concord.v1.Command.checkpoint_cursor:type_name -> concord.v1.CheckpointCursor
+	22, // 17: concord.v1.Command.close_cursor:type_name -> concord.v1.CloseCursor
+	23, // 18: concord.v1.Command.compact:type_name -> concord.v1.Compact
+	26, // 19: concord.v1.Command.set_config:type_name -> concord.v1.SetConfig
+	59, // 20: concord.v1.Command.change_auth:type_name -> concord.v1.ChangeAuth
+	27, // 21: concord.v1.Command.claim_clock:type_name -> concord.v1.ClaimClock
+	28, // 22: concord.v1.Command.tick:type_name -> concord.v1.Tick
+	29, // 23: concord.v1.Command.expire_leases:type_name -> concord.v1.ExpireLeases
+	30, // 24: concord.v1.Command.step_index:type_name -> concord.v1.StepIndex
+	31, // 25: concord.v1.Command.report_consumers:type_name -> concord.v1.ReportConsumers
+	32, // 26: concord.v1.Command.bootstrap:type_name -> concord.v1.Bootstrap
+	33, // 27: concord.v1.Command.raise_apply_version:type_name -> concord.v1.RaiseApplyVersion
+	60, // 28: concord.v1.Command.record_audit:type_name -> concord.v1.RecordAudit
+	61, // 29: concord.v1.Put.metadata:type_name -> concord.v1.MetadataEntry
+	4,  // 30: concord.v1.PutMany.puts:type_name -> concord.v1.Put
+	62, // 31: concord.v1.Delete.selector:type_name -> concord.v1.Selector
+	0,  // 32: concord.v1.Compare.operator:type_name -> concord.v1.CompareOperator
+	55, // 33: concord.v1.Compare.value:type_name -> concord.v1.Compare.NullableBytes
+	54, // 34: concord.v1.Compare.field:type_name -> concord.v1.Compare.Field
+	56, // 35: concord.v1.Compare.ttl_ms:type_name -> concord.v1.Compare.NullableInt64
+	62, // 36: concord.v1.TxnGet.selector:type_name -> concord.v1.Selector
+	9,  // 37: concord.v1.TxnOp.get:type_name -> concord.v1.TxnGet
+	4,  // 38: concord.v1.TxnOp.put:type_name -> concord.v1.Put
+	6,  // 39: concord.v1.TxnOp.delete:type_name -> concord.v1.Delete
+	7,  // 40: concord.v1.TxnOp.touch:type_name -> concord.v1.Touch
+	8,  // 41: concord.v1.Txn.compares:type_name -> concord.v1.Compare
+	10, // 42: concord.v1.Txn.success:type_name -> concord.v1.TxnOp
+	10, // 43: concord.v1.Txn.failure:type_name -> concord.v1.TxnOp
+	61, // 44: concord.v1.GrantLease.metadata:type_name -> concord.v1.MetadataEntry
+	63, // 45: concord.v1.CreateIndex.definition:type_name -> concord.v1.IndexDefinition
+	24, // 46: concord.v1.ClusterConfig.protected_prefixes:type_name -> concord.v1.ProtectedPrefix
+	25, // 47: concord.v1.SetConfig.config:type_name -> concord.v1.ClusterConfig
+	57, // 48: concord.v1.ExpireLeases.pairs:type_name -> concord.v1.ExpireLeases.Pair
+	25, // 49: concord.v1.Bootstrap.config:type_name -> concord.v1.ClusterConfig
+	64, // 50: concord.v1.Result.error:type_name -> concord.v1.ErrorDetail
+	35, // 51: concord.v1.Result.put:type_name -> concord.v1.PutResult
+	36, // 52: concord.v1.Result.put_many:type_name -> concord.v1.PutManyResult
+	37, // 53: concord.v1.Result.delete:type_name -> concord.v1.DeleteResult
+	38, // 54: concord.v1.Result.touch:type_name -> concord.v1.TouchResult
+	41, // 55: concord.v1.Result.txn:type_name -> concord.v1.TxnResult
+	42, // 56: concord.v1.Result.grant_lease:type_name -> concord.v1.GrantLeaseResult
+	43, // 57: concord.v1.Result.keep_alive_lease:type_name -> concord.v1.KeepAliveLeaseResult
+	44, // 58: concord.v1.Result.revoke_lease:type_name -> concord.v1.RevokeLeaseResult
+	45, // 59: concord.v1.Result.open_session:type_name -> concord.v1.OpenSessionResult
+	46, // 60: concord.v1.Result.close_session:type_name -> concord.v1.CloseSessionResult
+	47, // 61: concord.v1.Result.resolve_idempotency:type_name -> concord.v1.ResolveIdempotencyResult
+	48, // 62: concord.v1.Result.index:type_name -> concord.v1.IndexResult
+	49, // 63: concord.v1.Result.cursor:type_name -> concord.v1.CursorResult
+	50, // 64: concord.v1.Result.compact:type_name -> concord.v1.CompactResult
+	51, // 65: concord.v1.Result.config:type_name -> concord.v1.ConfigResult
+	65, // 66: concord.v1.Result.auth:type_name -> concord.v1.AuthResult
+	52, // 67: concord.v1.Result.claim_clock:type_name -> concord.v1.ClaimClockResult
+	53, // 68: concord.v1.Result.expire_leases:type_name -> concord.v1.ExpireLeasesResult
+	66, // 69: concord.v1.PutResult.prev:type_name -> concord.v1.Record
+	35, // 70: concord.v1.PutManyResult.puts:type_name -> concord.v1.PutResult
+	66, // 71: concord.v1.DeleteResult.prev:type_name -> concord.v1.Record
+	66, // 72: concord.v1.TxnGetResult.records:type_name -> concord.v1.Record
+	39, // 73: concord.v1.TxnOpResult.get:type_name -> concord.v1.TxnGetResult
+	35, // 74: concord.v1.TxnOpResult.put:type_name -> concord.v1.PutResult
+	37, // 75: concord.v1.TxnOpResult.delete:type_name -> concord.v1.DeleteResult
+	38, // 76: concord.v1.TxnOpResult.touch:type_name -> concord.v1.TouchResult
+	40, // 77: concord.v1.TxnResult.responses:type_name -> concord.v1.TxnOpResult
+	1,  // 78: concord.v1.ResolveIdempotencyResult.state:type_name -> concord.v1.ResolveIdempotencyResult.State
+	34, // 79: concord.v1.ResolveIdempotencyResult.result:type_name -> concord.v1.Result
+	67, // 80: concord.v1.IndexResult.index:type_name -> concord.v1.IndexInfo
+	68, // 81: concord.v1.CursorResult.cursor:type_name -> concord.v1.CursorInfo
+	25, // 82: concord.v1.ConfigResult.config:type_name -> concord.v1.ClusterConfig
+	69, // 83: concord.v1.Compare.Field.extractor:type_name -> concord.v1.Extractor
+	84, // [84:84] is the sub-list for method output_type
+	84, // [84:84] is the sub-list for method input_type
+	84, // [84:84] is the sub-list for extension type_name
+	84, // [84:84] is the sub-list for extension extendee
+	0,  // [0:84] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -4773,6 +4898,7 @@ func file_command_proto_init() {
 		return
 	}
 	file_record_proto_init()
+	file_auth_proto_init()
 	file_command_proto_msgTypes[1].OneofWrappers = []any{
 		(*Command_Put)(nil),
 		(*Command_PutMany)(nil),
@@ -4792,6 +4918,7 @@ func file_command_proto_init() {
 		(*Command_CloseCursor)(nil),
 		(*Command_Compact)(nil),
 		(*Command_SetConfig)(nil),
+		(*Command_ChangeAuth)(nil),
 		(*Command_ClaimClock)(nil),
 		(*Command_Tick)(nil),
 		(*Command_ExpireLeases)(nil),
@@ -4799,6 +4926,7 @@ func file_command_proto_init() {
 		(*Command_ReportConsumers)(nil),
 		(*Command_Bootstrap)(nil),
 		(*Command_RaiseApplyVersion)(nil),
+		(*Command_RecordAudit)(nil),
 	}
 	file_command_proto_msgTypes[6].OneofWrappers = []any{
 		(*Compare_Exists)(nil),
@@ -4832,6 +4960,7 @@ func file_command_proto_init() {
 		(*Result_Cursor)(nil),
 		(*Result_Compact)(nil),
 		(*Result_Config)(nil),
+		(*Result_Auth)(nil),
 		(*Result_ClaimClock)(nil),
 		(*Result_ExpireLeases)(nil),
 	}

@@ -726,10 +726,13 @@ func (x *EarliestDeadline) GetDeadlineMs() int64 {
 
 // session -> node: a request of an operator. Answered once by AdminAnswered.
 type AskAdmin struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RequestId     uint64                 `protobuf:"varint,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Request       *AdminRequest          `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
-	TimeoutMs     uint32                 `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	RequestId uint64                 `protobuf:"varint,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Request   *AdminRequest          `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
+	TimeoutMs uint32                 `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	// Who asks, for the audit.
+	Principal     string `protobuf:"bytes,4,opt,name=principal,proto3" json:"principal,omitempty"`
+	Address       string `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -783,6 +786,20 @@ func (x *AskAdmin) GetTimeoutMs() uint32 {
 		return x.TimeoutMs
 	}
 	return 0
+}
+
+func (x *AskAdmin) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *AskAdmin) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
 }
 
 // node -> session.
@@ -910,13 +927,15 @@ const file_node_proto_rawDesc = "" +
 	"\x05nonce\x18\x04 \x01(\x04R\x05nonce\"3\n" +
 	"\x10EarliestDeadline\x12\x1f\n" +
 	"\vdeadline_ms\x18\x01 \x01(\x03R\n" +
-	"deadlineMs\"|\n" +
+	"deadlineMs\"\xb4\x01\n" +
 	"\bAskAdmin\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x122\n" +
 	"\arequest\x18\x02 \x01(\v2\x18.concord.v1.AdminRequestR\arequest\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x03 \x01(\rR\ttimeoutMs\"\x8b\x01\n" +
+	"timeout_ms\x18\x03 \x01(\rR\ttimeoutMs\x12\x1c\n" +
+	"\tprincipal\x18\x04 \x01(\tR\tprincipal\x12\x18\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\"\x8b\x01\n" +
 	"\rAdminAnswered\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12,\n" +

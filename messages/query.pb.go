@@ -93,6 +93,10 @@ type Query struct {
 	//	*Query_CursorList
 	//	*Query_Config
 	//	*Query_Status
+	//	*Query_AuthStatus
+	//	*Query_UserList
+	//	*Query_RoleList
+	//	*Query_Audit
 	Query         isQuery_Query `protobuf_oneof:"query"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -266,6 +270,42 @@ func (x *Query) GetStatus() *StatusRequest {
 	return nil
 }
 
+func (x *Query) GetAuthStatus() *AuthStatusRequest {
+	if x != nil {
+		if x, ok := x.Query.(*Query_AuthStatus); ok {
+			return x.AuthStatus
+		}
+	}
+	return nil
+}
+
+func (x *Query) GetUserList() *UserListRequest {
+	if x != nil {
+		if x, ok := x.Query.(*Query_UserList); ok {
+			return x.UserList
+		}
+	}
+	return nil
+}
+
+func (x *Query) GetRoleList() *RoleListRequest {
+	if x != nil {
+		if x, ok := x.Query.(*Query_RoleList); ok {
+			return x.RoleList
+		}
+	}
+	return nil
+}
+
+func (x *Query) GetAudit() *AuditRequest {
+	if x != nil {
+		if x, ok := x.Query.(*Query_Audit); ok {
+			return x.Audit
+		}
+	}
+	return nil
+}
+
 type isQuery_Query interface {
 	isQuery_Query()
 }
@@ -322,6 +362,22 @@ type Query_Status struct {
 	Status *StatusRequest `protobuf:"bytes,41,opt,name=status,proto3,oneof"`
 }
 
+type Query_AuthStatus struct {
+	AuthStatus *AuthStatusRequest `protobuf:"bytes,48,opt,name=auth_status,json=authStatus,proto3,oneof"`
+}
+
+type Query_UserList struct {
+	UserList *UserListRequest `protobuf:"bytes,49,opt,name=user_list,json=userList,proto3,oneof"`
+}
+
+type Query_RoleList struct {
+	RoleList *RoleListRequest `protobuf:"bytes,50,opt,name=role_list,json=roleList,proto3,oneof"`
+}
+
+type Query_Audit struct {
+	Audit *AuditRequest `protobuf:"bytes,51,opt,name=audit,proto3,oneof"`
+}
+
 func (*Query_Get) isQuery_Query() {}
 
 func (*Query_GetMany) isQuery_Query() {}
@@ -348,6 +404,14 @@ func (*Query_Config) isQuery_Query() {}
 
 func (*Query_Status) isQuery_Query() {}
 
+func (*Query_AuthStatus) isQuery_Query() {}
+
+func (*Query_UserList) isQuery_Query() {}
+
+func (*Query_RoleList) isQuery_Query() {}
+
+func (*Query_Audit) isQuery_Query() {}
+
 type QueryReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Revision of the view that answered.
@@ -370,6 +434,10 @@ type QueryReply struct {
 	//	*QueryReply_CursorList
 	//	*QueryReply_Config
 	//	*QueryReply_Status
+	//	*QueryReply_AuthStatus
+	//	*QueryReply_UserList
+	//	*QueryReply_RoleList
+	//	*QueryReply_Audit
 	Reply         isQueryReply_Reply `protobuf_oneof:"reply"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -550,6 +618,42 @@ func (x *QueryReply) GetStatus() *StatusReply {
 	return nil
 }
 
+func (x *QueryReply) GetAuthStatus() *AuthStatusReply {
+	if x != nil {
+		if x, ok := x.Reply.(*QueryReply_AuthStatus); ok {
+			return x.AuthStatus
+		}
+	}
+	return nil
+}
+
+func (x *QueryReply) GetUserList() *UserListReply {
+	if x != nil {
+		if x, ok := x.Reply.(*QueryReply_UserList); ok {
+			return x.UserList
+		}
+	}
+	return nil
+}
+
+func (x *QueryReply) GetRoleList() *RoleListReply {
+	if x != nil {
+		if x, ok := x.Reply.(*QueryReply_RoleList); ok {
+			return x.RoleList
+		}
+	}
+	return nil
+}
+
+func (x *QueryReply) GetAudit() *AuditReply {
+	if x != nil {
+		if x, ok := x.Reply.(*QueryReply_Audit); ok {
+			return x.Audit
+		}
+	}
+	return nil
+}
+
 type isQueryReply_Reply interface {
 	isQueryReply_Reply()
 }
@@ -606,6 +710,22 @@ type QueryReply_Status struct {
 	Status *StatusReply `protobuf:"bytes,41,opt,name=status,proto3,oneof"`
 }
 
+type QueryReply_AuthStatus struct {
+	AuthStatus *AuthStatusReply `protobuf:"bytes,48,opt,name=auth_status,json=authStatus,proto3,oneof"`
+}
+
+type QueryReply_UserList struct {
+	UserList *UserListReply `protobuf:"bytes,49,opt,name=user_list,json=userList,proto3,oneof"`
+}
+
+type QueryReply_RoleList struct {
+	RoleList *RoleListReply `protobuf:"bytes,50,opt,name=role_list,json=roleList,proto3,oneof"`
+}
+
+type QueryReply_Audit struct {
+	Audit *AuditReply `protobuf:"bytes,51,opt,name=audit,proto3,oneof"`
+}
+
 func (*QueryReply_Get) isQueryReply_Reply() {}
 
 func (*QueryReply_GetMany) isQueryReply_Reply() {}
@@ -631,6 +751,14 @@ func (*QueryReply_CursorList) isQueryReply_Reply() {}
 func (*QueryReply_Config) isQueryReply_Reply() {}
 
 func (*QueryReply_Status) isQueryReply_Reply() {}
+
+func (*QueryReply_AuthStatus) isQueryReply_Reply() {}
+
+func (*QueryReply_UserList) isQueryReply_Reply() {}
+
+func (*QueryReply_RoleList) isQueryReply_Reply() {}
+
+func (*QueryReply_Audit) isQueryReply_Reply() {}
 
 // GetRequest reads one key. revision 0 is the latest.
 type GetRequest struct {
@@ -2320,12 +2448,496 @@ func (x *StatusReply) GetHeldRevision() uint64 {
 	return 0
 }
 
+// AuthStatusRequest asks what authorization says of whoever asks.
+type AuthStatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthStatusRequest) Reset() {
+	*x = AuthStatusRequest{}
+	mi := &file_query_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthStatusRequest) ProtoMessage() {}
+
+func (x *AuthStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthStatusRequest.ProtoReflect.Descriptor instead.
+func (*AuthStatusRequest) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{28}
+}
+
+type AuthStatusReply struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Enabled      bool                   `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	AuthRevision uint64                 `protobuf:"varint,2,opt,name=auth_revision,json=authRevision,proto3" json:"auth_revision,omitempty"`
+	Users        uint64                 `protobuf:"varint,3,opt,name=users,proto3" json:"users,omitempty"`
+	Roles        uint64                 `protobuf:"varint,4,opt,name=roles,proto3" json:"roles,omitempty"`
+	// Who asks, with their roles; none while it is disabled, or for a trusted connection.
+	User *User `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
+	// What all of these roles give, together.
+	Grants        []*Grant `protobuf:"bytes,6,rep,name=grants,proto3" json:"grants,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthStatusReply) Reset() {
+	*x = AuthStatusReply{}
+	mi := &file_query_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthStatusReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthStatusReply) ProtoMessage() {}
+
+func (x *AuthStatusReply) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthStatusReply.ProtoReflect.Descriptor instead.
+func (*AuthStatusReply) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *AuthStatusReply) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *AuthStatusReply) GetAuthRevision() uint64 {
+	if x != nil {
+		return x.AuthRevision
+	}
+	return 0
+}
+
+func (x *AuthStatusReply) GetUsers() uint64 {
+	if x != nil {
+		return x.Users
+	}
+	return 0
+}
+
+func (x *AuthStatusReply) GetRoles() uint64 {
+	if x != nil {
+		return x.Roles
+	}
+	return 0
+}
+
+func (x *AuthStatusReply) GetUser() *User {
+	if x != nil {
+		return x.User
+	}
+	return nil
+}
+
+func (x *AuthStatusReply) GetGrants() []*Grant {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
+// UserListRequest lists users by name. Without the right admin only oneself is shown.
+type UserListRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of them: user_not_found if there is none.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Limit         uint32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	AfterName     string `protobuf:"bytes,3,opt,name=after_name,json=afterName,proto3" json:"after_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserListRequest) Reset() {
+	*x = UserListRequest{}
+	mi := &file_query_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserListRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserListRequest) ProtoMessage() {}
+
+func (x *UserListRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserListRequest.ProtoReflect.Descriptor instead.
+func (*UserListRequest) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *UserListRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UserListRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *UserListRequest) GetAfterName() string {
+	if x != nil {
+		return x.AfterName
+	}
+	return ""
+}
+
+type UserListReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Users         []*User                `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty"`
+	HasMore       bool                   `protobuf:"varint,2,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserListReply) Reset() {
+	*x = UserListReply{}
+	mi := &file_query_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserListReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserListReply) ProtoMessage() {}
+
+func (x *UserListReply) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserListReply.ProtoReflect.Descriptor instead.
+func (*UserListReply) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *UserListReply) GetUsers() []*User {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *UserListReply) GetHasMore() bool {
+	if x != nil {
+		return x.HasMore
+	}
+	return false
+}
+
+// RoleListRequest lists roles by name. Without the right admin only one's own are shown.
+type RoleListRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of them: role_not_found if there is none.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Limit         uint32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	AfterName     string `protobuf:"bytes,3,opt,name=after_name,json=afterName,proto3" json:"after_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoleListRequest) Reset() {
+	*x = RoleListRequest{}
+	mi := &file_query_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoleListRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoleListRequest) ProtoMessage() {}
+
+func (x *RoleListRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoleListRequest.ProtoReflect.Descriptor instead.
+func (*RoleListRequest) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *RoleListRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RoleListRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *RoleListRequest) GetAfterName() string {
+	if x != nil {
+		return x.AfterName
+	}
+	return ""
+}
+
+type RoleListReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Roles         []*Role                `protobuf:"bytes,1,rep,name=roles,proto3" json:"roles,omitempty"`
+	HasMore       bool                   `protobuf:"varint,2,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoleListReply) Reset() {
+	*x = RoleListReply{}
+	mi := &file_query_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoleListReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoleListReply) ProtoMessage() {}
+
+func (x *RoleListReply) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoleListReply.ProtoReflect.Descriptor instead.
+func (*RoleListReply) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *RoleListReply) GetRoles() []*Role {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *RoleListReply) GetHasMore() bool {
+	if x != nil {
+		return x.HasMore
+	}
+	return false
+}
+
+// AuditRequest lists audit records in the order of their ids. Needs the right admin.
+type AuditRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those after it.
+	AfterId uint64 `protobuf:"varint,1,opt,name=after_id,json=afterId,proto3" json:"after_id,omitempty"`
+	Limit   uint32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Only of this principal, of this action.
+	Principal string `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
+	Action    string `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`
+	// The newest first; after_id is then "before".
+	NewestFirst   bool `protobuf:"varint,5,opt,name=newest_first,json=newestFirst,proto3" json:"newest_first,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditRequest) Reset() {
+	*x = AuditRequest{}
+	mi := &file_query_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditRequest) ProtoMessage() {}
+
+func (x *AuditRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
+func (*AuditRequest) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *AuditRequest) GetAfterId() uint64 {
+	if x != nil {
+		return x.AfterId
+	}
+	return 0
+}
+
+func (x *AuditRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *AuditRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *AuditRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *AuditRequest) GetNewestFirst() bool {
+	if x != nil {
+		return x.NewestFirst
+	}
+	return false
+}
+
+type AuditReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       []*AuditRecord         `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	HasMore       bool                   `protobuf:"varint,2,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditReply) Reset() {
+	*x = AuditReply{}
+	mi := &file_query_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditReply) ProtoMessage() {}
+
+func (x *AuditReply) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditReply.ProtoReflect.Descriptor instead.
+func (*AuditReply) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *AuditReply) GetRecords() []*AuditRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *AuditReply) GetHasMore() bool {
+	if x != nil {
+		return x.HasMore
+	}
+	return false
+}
+
 var File_query_proto protoreflect.FileDescriptor
 
 const file_query_proto_rawDesc = "" +
 	"\n" +
 	"\vquery.proto\x12\n" +
-	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\"\xdb\x06\n" +
+	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\x1a\n" +
+	"auth.proto\"\xc7\b\n" +
 	"\x05Query\x129\n" +
 	"\vconsistency\x18\x01 \x01(\x0e2\x17.concord.v1.ConsistencyR\vconsistency\x12!\n" +
 	"\fmin_revision\x18\x02 \x01(\x04R\vminRevision\x12*\n" +
@@ -2345,8 +2957,13 @@ const file_query_proto_rawDesc = "" +
 	"\vcursor_list\x18\" \x01(\v2\x1d.concord.v1.CursorListRequestH\x00R\n" +
 	"cursorList\x123\n" +
 	"\x06config\x18( \x01(\v2\x19.concord.v1.ConfigRequestH\x00R\x06config\x123\n" +
-	"\x06status\x18) \x01(\v2\x19.concord.v1.StatusRequestH\x00R\x06statusB\a\n" +
-	"\x05query\"\xe4\x06\n" +
+	"\x06status\x18) \x01(\v2\x19.concord.v1.StatusRequestH\x00R\x06status\x12@\n" +
+	"\vauth_status\x180 \x01(\v2\x1d.concord.v1.AuthStatusRequestH\x00R\n" +
+	"authStatus\x12:\n" +
+	"\tuser_list\x181 \x01(\v2\x1b.concord.v1.UserListRequestH\x00R\buserList\x12:\n" +
+	"\trole_list\x182 \x01(\v2\x1b.concord.v1.RoleListRequestH\x00R\broleList\x120\n" +
+	"\x05audit\x183 \x01(\v2\x18.concord.v1.AuditRequestH\x00R\x05auditB\a\n" +
+	"\x05query\"\xc8\b\n" +
 	"\n" +
 	"QueryReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12)\n" +
@@ -2368,7 +2985,12 @@ const file_query_proto_rawDesc = "" +
 	"\vcursor_list\x18\" \x01(\v2\x1b.concord.v1.CursorListReplyH\x00R\n" +
 	"cursorList\x121\n" +
 	"\x06config\x18( \x01(\v2\x17.concord.v1.ConfigReplyH\x00R\x06config\x121\n" +
-	"\x06status\x18) \x01(\v2\x17.concord.v1.StatusReplyH\x00R\x06statusB\a\n" +
+	"\x06status\x18) \x01(\v2\x17.concord.v1.StatusReplyH\x00R\x06status\x12>\n" +
+	"\vauth_status\x180 \x01(\v2\x1b.concord.v1.AuthStatusReplyH\x00R\n" +
+	"authStatus\x128\n" +
+	"\tuser_list\x181 \x01(\v2\x19.concord.v1.UserListReplyH\x00R\buserList\x128\n" +
+	"\trole_list\x182 \x01(\v2\x19.concord.v1.RoleListReplyH\x00R\broleList\x12.\n" +
+	"\x05audit\x183 \x01(\v2\x16.concord.v1.AuditReplyH\x00R\x05auditB\a\n" +
 	"\x05reply\":\n" +
 	"\n" +
 	"GetRequest\x12\x10\n" +
@@ -2498,7 +3120,41 @@ const file_query_proto_rawDesc = "" +
 	"\x10leader_silent_ms\x18\x17 \x01(\x03R\x0eleaderSilentMs\x12*\n" +
 	"\x11apply_version_max\x18\x19 \x01(\rR\x0fapplyVersionMax\x12(\n" +
 	"\rheld_revision\x18\x18 \x01(\x04H\x00R\fheldRevision\x88\x01\x01B\x10\n" +
-	"\x0e_held_revision*B\n" +
+	"\x0e_held_revision\"\x13\n" +
+	"\x11AuthStatusRequest\"\xcd\x01\n" +
+	"\x0fAuthStatusReply\x12\x18\n" +
+	"\aenabled\x18\x01 \x01(\bR\aenabled\x12#\n" +
+	"\rauth_revision\x18\x02 \x01(\x04R\fauthRevision\x12\x14\n" +
+	"\x05users\x18\x03 \x01(\x04R\x05users\x12\x14\n" +
+	"\x05roles\x18\x04 \x01(\x04R\x05roles\x12$\n" +
+	"\x04user\x18\x05 \x01(\v2\x10.concord.v1.UserR\x04user\x12)\n" +
+	"\x06grants\x18\x06 \x03(\v2\x11.concord.v1.GrantR\x06grants\"Z\n" +
+	"\x0fUserListRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x1d\n" +
+	"\n" +
+	"after_name\x18\x03 \x01(\tR\tafterName\"R\n" +
+	"\rUserListReply\x12&\n" +
+	"\x05users\x18\x01 \x03(\v2\x10.concord.v1.UserR\x05users\x12\x19\n" +
+	"\bhas_more\x18\x02 \x01(\bR\ahasMore\"Z\n" +
+	"\x0fRoleListRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x1d\n" +
+	"\n" +
+	"after_name\x18\x03 \x01(\tR\tafterName\"R\n" +
+	"\rRoleListReply\x12&\n" +
+	"\x05roles\x18\x01 \x03(\v2\x10.concord.v1.RoleR\x05roles\x12\x19\n" +
+	"\bhas_more\x18\x02 \x01(\bR\ahasMore\"\x98\x01\n" +
+	"\fAuditRequest\x12\x19\n" +
+	"\bafter_id\x18\x01 \x01(\x04R\aafterId\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x1c\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06action\x18\x04 \x01(\tR\x06action\x12!\n" +
+	"\fnewest_first\x18\x05 \x01(\bR\vnewestFirst\"Z\n" +
+	"\n" +
+	"AuditReply\x121\n" +
+	"\arecords\x18\x01 \x03(\v2\x17.concord.v1.AuditRecordR\arecords\x12\x19\n" +
+	"\bhas_more\x18\x02 \x01(\bR\ahasMore*B\n" +
 	"\vConsistency\x12\x1c\n" +
 	"\x18CONSISTENCY_LINEARIZABLE\x10\x00\x12\x15\n" +
 	"\x11CONSISTENCY_STALE\x10\x01B(Z&github.com/concord-kv/concord/messagesb\x06proto3"
@@ -2516,7 +3172,7 @@ func file_query_proto_rawDescGZIP() []byte {
 }
 
 var file_query_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_query_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_query_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_query_proto_goTypes = []any{
 	(Consistency)(0),           // 0: concord.v1.Consistency
 	(*Query)(nil),              // 1: concord.v1.Query
@@ -2547,15 +3203,27 @@ var file_query_proto_goTypes = []any{
 	(*ConfigReply)(nil),        // 26: concord.v1.ConfigReply
 	(*StatusRequest)(nil),      // 27: concord.v1.StatusRequest
 	(*StatusReply)(nil),        // 28: concord.v1.StatusReply
-	(*Record)(nil),             // 29: concord.v1.Record
-	(*Selector)(nil),           // 30: concord.v1.Selector
-	(*Position)(nil),           // 31: concord.v1.Position
-	(*Event)(nil),              // 32: concord.v1.Event
-	(EventType)(0),             // 33: concord.v1.EventType
-	(*LeaseInfo)(nil),          // 34: concord.v1.LeaseInfo
-	(*IndexInfo)(nil),          // 35: concord.v1.IndexInfo
-	(*CursorInfo)(nil),         // 36: concord.v1.CursorInfo
-	(*ClusterConfig)(nil),      // 37: concord.v1.ClusterConfig
+	(*AuthStatusRequest)(nil),  // 29: concord.v1.AuthStatusRequest
+	(*AuthStatusReply)(nil),    // 30: concord.v1.AuthStatusReply
+	(*UserListRequest)(nil),    // 31: concord.v1.UserListRequest
+	(*UserListReply)(nil),      // 32: concord.v1.UserListReply
+	(*RoleListRequest)(nil),    // 33: concord.v1.RoleListRequest
+	(*RoleListReply)(nil),      // 34: concord.v1.RoleListReply
+	(*AuditRequest)(nil),       // 35: concord.v1.AuditRequest
+	(*AuditReply)(nil),         // 36: concord.v1.AuditReply
+	(*Record)(nil),             // 37: concord.v1.Record
+	(*Selector)(nil),           // 38: concord.v1.Selector
+	(*Position)(nil),           // 39: concord.v1.Position
+	(*Event)(nil),              // 40: concord.v1.Event
+	(EventType)(0),             // 41: concord.v1.EventType
+	(*LeaseInfo)(nil),          // 42: concord.v1.LeaseInfo
+	(*IndexInfo)(nil),          // 43: concord.v1.IndexInfo
+	(*CursorInfo)(nil),         // 44: concord.v1.CursorInfo
+	(*ClusterConfig)(nil),      // 45: concord.v1.ClusterConfig
+	(*User)(nil),               // 46: concord.v1.User
+	(*Grant)(nil),              // 47: concord.v1.Grant
+	(*Role)(nil),               // 48: concord.v1.Role
+	(*AuditRecord)(nil),        // 49: concord.v1.AuditRecord
 }
 var file_query_proto_depIdxs = []int32{
 	0,  // 0: concord.v1.Query.consistency:type_name -> concord.v1.Consistency
@@ -2572,42 +3240,55 @@ var file_query_proto_depIdxs = []int32{
 	23, // 11: concord.v1.Query.cursor_list:type_name -> concord.v1.CursorListRequest
 	25, // 12: concord.v1.Query.config:type_name -> concord.v1.ConfigRequest
 	27, // 13: concord.v1.Query.status:type_name -> concord.v1.StatusRequest
-	4,  // 14: concord.v1.QueryReply.get:type_name -> concord.v1.GetReply
-	6,  // 15: concord.v1.QueryReply.get_many:type_name -> concord.v1.GetManyReply
-	8,  // 16: concord.v1.QueryReply.list:type_name -> concord.v1.ListReply
-	10, // 17: concord.v1.QueryReply.history:type_name -> concord.v1.HistoryReply
-	12, // 18: concord.v1.QueryReply.changes:type_name -> concord.v1.ChangesReply
-	14, // 19: concord.v1.QueryReply.revision_reply:type_name -> concord.v1.RevisionReply
-	16, // 20: concord.v1.QueryReply.lease_info:type_name -> concord.v1.LeaseInfoReply
-	18, // 21: concord.v1.QueryReply.lease_list:type_name -> concord.v1.LeaseListReply
-	20, // 22: concord.v1.QueryReply.index_lookup:type_name -> concord.v1.IndexLookupReply
-	22, // 23: concord.v1.QueryReply.index_list:type_name -> concord.v1.IndexListReply
-	24, // 24: concord.v1.QueryReply.cursor_list:type_name -> concord.v1.CursorListReply
-	26, // 25: concord.v1.QueryReply.config:type_name -> concord.v1.ConfigReply
-	28, // 26: concord.v1.QueryReply.status:type_name -> concord.v1.StatusReply
-	29, // 27: concord.v1.GetReply.record:type_name -> concord.v1.Record
-	29, // 28: concord.v1.GetManyReply.records:type_name -> concord.v1.Record
-	30, // 29: concord.v1.ListRequest.selector:type_name -> concord.v1.Selector
-	29, // 30: concord.v1.ListReply.records:type_name -> concord.v1.Record
-	31, // 31: concord.v1.HistoryRequest.after:type_name -> concord.v1.Position
-	32, // 32: concord.v1.HistoryReply.versions:type_name -> concord.v1.Event
-	31, // 33: concord.v1.HistoryReply.next:type_name -> concord.v1.Position
-	30, // 34: concord.v1.ChangesRequest.selector:type_name -> concord.v1.Selector
-	31, // 35: concord.v1.ChangesRequest.after:type_name -> concord.v1.Position
-	33, // 36: concord.v1.ChangesRequest.types:type_name -> concord.v1.EventType
-	32, // 37: concord.v1.ChangesReply.events:type_name -> concord.v1.Event
-	31, // 38: concord.v1.ChangesReply.next:type_name -> concord.v1.Position
-	34, // 39: concord.v1.LeaseInfoReply.lease:type_name -> concord.v1.LeaseInfo
-	34, // 40: concord.v1.LeaseListReply.leases:type_name -> concord.v1.LeaseInfo
-	29, // 41: concord.v1.IndexLookupReply.records:type_name -> concord.v1.Record
-	35, // 42: concord.v1.IndexListReply.indexes:type_name -> concord.v1.IndexInfo
-	36, // 43: concord.v1.CursorListReply.cursors:type_name -> concord.v1.CursorInfo
-	37, // 44: concord.v1.ConfigReply.config:type_name -> concord.v1.ClusterConfig
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	29, // 14: concord.v1.Query.auth_status:type_name -> concord.v1.AuthStatusRequest
+	31, // 15: concord.v1.Query.user_list:type_name -> concord.v1.UserListRequest
+	33, // 16: concord.v1.Query.role_list:type_name -> concord.v1.RoleListRequest
+	35, // 17: concord.v1.Query.audit:type_name -> concord.v1.AuditRequest
+	4,  // 18: concord.v1.QueryReply.get:type_name -> concord.v1.GetReply
+	6,  // 19: concord.v1.QueryReply.get_many:type_name -> concord.v1.GetManyReply
+	8,  // 20: concord.v1.QueryReply.list:type_name -> concord.v1.ListReply
+	10, // 21: concord.v1.QueryReply.history:type_name -> concord.v1.HistoryReply
+	12, // 22: concord.v1.QueryReply.changes:type_name -> concord.v1.ChangesReply
+	14, // 23: concord.v1.QueryReply.revision_reply:type_name -> concord.v1.RevisionReply
+	16, // 24: concord.v1.QueryReply.lease_info:type_name -> concord.v1.LeaseInfoReply
+	18, // 25: concord.v1.QueryReply.lease_list:type_name -> concord.v1.LeaseListReply
+	20, // 26: concord.v1.QueryReply.index_lookup:type_name -> concord.v1.IndexLookupReply
+	22, // 27: concord.v1.QueryReply.index_list:type_name -> concord.v1.IndexListReply
+	24, // 28: concord.v1.QueryReply.cursor_list:type_name -> concord.v1.CursorListReply
+	26, // 29: concord.v1.QueryReply.config:type_name -> concord.v1.ConfigReply
+	28, // 30: concord.v1.QueryReply.status:type_name -> concord.v1.StatusReply
+	30, // 31: concord.v1.QueryReply.auth_status:type_name -> concord.v1.AuthStatusReply
+	32, // 32: concord.v1.QueryReply.user_list:type_name -> concord.v1.UserListReply
+	34, // 33: concord.v1.QueryReply.role_list:type_name -> concord.v1.RoleListReply
+	36, // 34: concord.v1.QueryReply.audit:type_name -> concord.v1.AuditReply
+	37, // 35: concord.v1.GetReply.record:type_name -> concord.v1.Record
+	37, // 36: concord.v1.GetManyReply.records:type_name -> concord.v1.Record
+	38, // 37: concord.v1.ListRequest.selector:type_name -> concord.v1.Selector
+	37, // 38: concord.v1.ListReply.records:type_name -> concord.v1.Record
+	39, // 39: concord.v1.HistoryRequest.after:type_name -> concord.v1.Position
+	40, // 40: concord.v1.HistoryReply.versions:type_name -> concord.v1.Event
+	39, // 41: concord.v1.HistoryReply.next:type_name -> concord.v1.Position
+	38, // 42: concord.v1.ChangesRequest.selector:type_name -> concord.v1.Selector
+	39, // 43: concord.v1.ChangesRequest.after:type_name -> concord.v1.Position
+	41, // 44: concord.v1.ChangesRequest.types:type_name -> concord.v1.EventType
+	40, // 45: concord.v1.ChangesReply.events:type_name -> concord.v1.Event
+	39, // 46: concord.v1.ChangesReply.next:type_name -> concord.v1.Position
+	42, // 47: concord.v1.LeaseInfoReply.lease:type_name -> concord.v1.LeaseInfo
+	42, // 48: concord.v1.LeaseListReply.leases:type_name -> concord.v1.LeaseInfo
+	37, // 49: concord.v1.IndexLookupReply.records:type_name -> concord.v1.Record
+	43, // 50: concord.v1.IndexListReply.indexes:type_name -> concord.v1.IndexInfo
+	44, // 51: concord.v1.CursorListReply.cursors:type_name -> concord.v1.CursorInfo
+	45, // 52: concord.v1.ConfigReply.config:type_name -> concord.v1.ClusterConfig
+	46, // 53: concord.v1.AuthStatusReply.user:type_name -> concord.v1.User
+	47, // 54: concord.v1.AuthStatusReply.grants:type_name -> concord.v1.Grant
+	46, // 55: concord.v1.UserListReply.users:type_name -> concord.v1.User
+	48, // 56: concord.v1.RoleListReply.roles:type_name -> concord.v1.Role
+	49, // 57: concord.v1.AuditReply.records:type_name -> concord.v1.AuditRecord
+	58, // [58:58] is the sub-list for method output_type
+	58, // [58:58] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_query_proto_init() }
@@ -2617,6 +3298,7 @@ func file_query_proto_init() {
 	}
 	file_record_proto_init()
 	file_command_proto_init()
+	file_auth_proto_init()
 	file_query_proto_msgTypes[0].OneofWrappers = []any{
 		(*Query_Get)(nil),
 		(*Query_GetMany)(nil),
@@ -2631,6 +3313,10 @@ func file_query_proto_init() {
 		(*Query_CursorList)(nil),
 		(*Query_Config)(nil),
 		(*Query_Status)(nil),
+		(*Query_AuthStatus)(nil),
+		(*Query_UserList)(nil),
+		(*Query_RoleList)(nil),
+		(*Query_Audit)(nil),
 	}
 	file_query_proto_msgTypes[1].OneofWrappers = []any{
 		(*QueryReply_Get)(nil),
@@ -2646,6 +3332,10 @@ func file_query_proto_init() {
 		(*QueryReply_CursorList)(nil),
 		(*QueryReply_Config)(nil),
 		(*QueryReply_Status)(nil),
+		(*QueryReply_AuthStatus)(nil),
+		(*QueryReply_UserList)(nil),
+		(*QueryReply_RoleList)(nil),
+		(*QueryReply_Audit)(nil),
 	}
 	file_query_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
@@ -2654,7 +3344,7 @@ func file_query_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_query_proto_rawDesc), len(file_query_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

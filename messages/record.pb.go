@@ -190,6 +190,14 @@ const (
 	Code_CODE_PROTOCOL          Code = 65
 	Code_CODE_PERMISSION_DENIED Code = 70
 	Code_CODE_UNAUTHENTICATED   Code = 71
+	Code_CODE_USER_NOT_FOUND    Code = 72
+	Code_CODE_USER_EXISTS       Code = 73
+	Code_CODE_ROLE_NOT_FOUND    Code = 74
+	Code_CODE_ROLE_EXISTS       Code = 75
+	// Nobody could administer the cluster any more, or could not yet.
+	Code_CODE_NO_ADMINISTRATOR Code = 76
+	Code_CODE_AUTH_DISABLED    Code = 77
+	Code_CODE_AUTH_LIMIT       Code = 78
 	// A defect of ours. Never expected.
 	Code_CODE_INTERNAL Code = 99
 )
@@ -245,6 +253,13 @@ var (
 		65: "CODE_PROTOCOL",
 		70: "CODE_PERMISSION_DENIED",
 		71: "CODE_UNAUTHENTICATED",
+		72: "CODE_USER_NOT_FOUND",
+		73: "CODE_USER_EXISTS",
+		74: "CODE_ROLE_NOT_FOUND",
+		75: "CODE_ROLE_EXISTS",
+		76: "CODE_NO_ADMINISTRATOR",
+		77: "CODE_AUTH_DISABLED",
+		78: "CODE_AUTH_LIMIT",
 		99: "CODE_INTERNAL",
 	}
 	Code_value = map[string]int32{
@@ -296,6 +311,13 @@ var (
 		"CODE_PROTOCOL":              65,
 		"CODE_PERMISSION_DENIED":     70,
 		"CODE_UNAUTHENTICATED":       71,
+		"CODE_USER_NOT_FOUND":        72,
+		"CODE_USER_EXISTS":           73,
+		"CODE_ROLE_NOT_FOUND":        74,
+		"CODE_ROLE_EXISTS":           75,
+		"CODE_NO_ADMINISTRATOR":      76,
+		"CODE_AUTH_DISABLED":         77,
+		"CODE_AUTH_LIMIT":            78,
 		"CODE_INTERNAL":              99,
 	}
 )
@@ -1605,7 +1627,8 @@ const file_record_proto_rawDesc = "" +
 	"\x13EVENT_CAUSE_WRITTEN\x10\x01\x12\x17\n" +
 	"\x13EVENT_CAUSE_DELETED\x10\x02\x12\x17\n" +
 	"\x13EVENT_CAUSE_EXPIRED\x10\x03\x12\x17\n" +
-	"\x13EVENT_CAUSE_REVOKED\x10\x04*\x88\t\n" +
+	"\x13EVENT_CAUSE_REVOKED\x10\x04*\xae\n" +
+	"\n" +
 	"\x04Code\x12\v\n" +
 	"\aCODE_OK\x10\x00\x12\x19\n" +
 	"\x15CODE_INVALID_ARGUMENT\x10\x01\x12\x12\n" +
@@ -1655,7 +1678,14 @@ const file_record_proto_rawDesc = "" +
 	"\x0eCODE_CANCELLED\x10@\x12\x11\n" +
 	"\rCODE_PROTOCOL\x10A\x12\x1a\n" +
 	"\x16CODE_PERMISSION_DENIED\x10F\x12\x18\n" +
-	"\x14CODE_UNAUTHENTICATED\x10G\x12\x11\n" +
+	"\x14CODE_UNAUTHENTICATED\x10G\x12\x17\n" +
+	"\x13CODE_USER_NOT_FOUND\x10H\x12\x14\n" +
+	"\x10CODE_USER_EXISTS\x10I\x12\x17\n" +
+	"\x13CODE_ROLE_NOT_FOUND\x10J\x12\x14\n" +
+	"\x10CODE_ROLE_EXISTS\x10K\x12\x19\n" +
+	"\x15CODE_NO_ADMINISTRATOR\x10L\x12\x16\n" +
+	"\x12CODE_AUTH_DISABLED\x10M\x12\x13\n" +
+	"\x0fCODE_AUTH_LIMIT\x10N\x12\x11\n" +
 	"\rCODE_INTERNAL\x10c*e\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x17\n" +

@@ -35,6 +35,7 @@ type ClientMessage struct {
 	//	*ClientMessage_CancelWatch
 	//	*ClientMessage_Heartbeat
 	//	*ClientMessage_Goodbye
+	//	*ClientMessage_Credentials
 	Message       isClientMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -131,6 +132,15 @@ func (x *ClientMessage) GetGoodbye() *Goodbye {
 	return nil
 }
 
+func (x *ClientMessage) GetCredentials() *Credentials {
+	if x != nil {
+		if x, ok := x.Message.(*ClientMessage_Credentials); ok {
+			return x.Credentials
+		}
+	}
+	return nil
+}
+
 type isClientMessage_Message interface {
 	isClientMessage_Message()
 }
@@ -159,6 +169,10 @@ type ClientMessage_Goodbye struct {
 	Goodbye *Goodbye `protobuf:"bytes,6,opt,name=goodbye,proto3,oneof"`
 }
 
+type ClientMessage_Credentials struct {
+	Credentials *Credentials `protobuf:"bytes,7,opt,name=credentials,proto3,oneof"`
+}
+
 func (*ClientMessage_Hello) isClientMessage_Message() {}
 
 func (*ClientMessage_Frame) isClientMessage_Message() {}
@@ -170,6 +184,8 @@ func (*ClientMessage_CancelWatch) isClientMessage_Message() {}
 func (*ClientMessage_Heartbeat) isClientMessage_Message() {}
 
 func (*ClientMessage_Goodbye) isClientMessage_Message() {}
+
+func (*ClientMessage_Credentials) isClientMessage_Message() {}
 
 // session -> client.
 type ServerMessage struct {
@@ -183,6 +199,7 @@ type ServerMessage struct {
 	//	*ServerMessage_Heartbeat
 	//	*ServerMessage_Goodbye
 	//	*ServerMessage_LeaderHint
+	//	*ServerMessage_Authenticated
 	Message       isServerMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -288,6 +305,15 @@ func (x *ServerMessage) GetLeaderHint() *LeaderHint {
 	return nil
 }
 
+func (x *ServerMessage) GetAuthenticated() *Authenticated {
+	if x != nil {
+		if x, ok := x.Message.(*ServerMessage_Authenticated); ok {
+			return x.Authenticated
+		}
+	}
+	return nil
+}
+
 type isServerMessage_Message interface {
 	isServerMessage_Message()
 }
@@ -321,6 +347,10 @@ type ServerMessage_LeaderHint struct {
 	LeaderHint *LeaderHint `protobuf:"bytes,7,opt,name=leader_hint,json=leaderHint,proto3,oneof"`
 }
 
+type ServerMessage_Authenticated struct {
+	Authenticated *Authenticated `protobuf:"bytes,8,opt,name=authenticated,proto3,oneof"`
+}
+
 func (*ServerMessage_Hello) isServerMessage_Message() {}
 
 func (*ServerMessage_Replies) isServerMessage_Message() {}
@@ -335,6 +365,8 @@ func (*ServerMessage_Goodbye) isServerMessage_Message() {}
 
 func (*ServerMessage_LeaderHint) isServerMessage_Message() {}
 
+func (*ServerMessage_Authenticated) isServerMessage_Message() {}
+
 // client -> session: opens the connection. Answered by ServerHello or Goodbye.
 type ClientHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -345,8 +377,10 @@ type ClientHello struct {
 	// Random for each process: a restarted client is another one.
 	ClientEpoch uint64 `protobuf:"varint,3,opt,name=client_epoch,json=clientEpoch,proto3" json:"client_epoch,omitempty"`
 	// The cluster and incarnation the client knows; empty or 0 for any.
-	ClusterId     []byte `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	Incarnation   uint64 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	ClusterId   []byte `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	Incarnation uint64 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// Who the client is, if its certificate does not say it.
+	Credentials   *Credentials `protobuf:"bytes,6,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -416,6 +450,149 @@ func (x *ClientHello) GetIncarnation() uint64 {
 	return 0
 }
 
+func (x *ClientHello) GetCredentials() *Credentials {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
+// Credentials say who a client is. In the hello, and later to renew a token: before it
+// runs out, and for the same user. A renewal is answered by Authenticated and touches
+// neither watches nor calls.
+type Credentials struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A token, or a user and a password, or a recovery secret.
+	Token    string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	User     string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	Password string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
+	// The secret in the file that `concord auth recover` has put into the data directory.
+	Recovery      []byte `protobuf:"bytes,4,opt,name=recovery,proto3" json:"recovery,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Credentials) Reset() {
+	*x = Credentials{}
+	mi := &file_session_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Credentials) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Credentials) ProtoMessage() {}
+
+func (x *Credentials) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
+func (*Credentials) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Credentials) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *Credentials) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Credentials) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+func (x *Credentials) GetRecovery() []byte {
+	if x != nil {
+		return x.Recovery
+	}
+	return nil
+}
+
+// session -> client: answers Credentials that came after the hello.
+type Authenticated struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	User  string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	// 0: not at all.
+	ExpiresUnixMs int64 `protobuf:"varint,2,opt,name=expires_unix_ms,json=expiresUnixMs,proto3" json:"expires_unix_ms,omitempty"`
+	// The credentials were refused; what held before still does.
+	Error         *ErrorDetail `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Authenticated) Reset() {
+	*x = Authenticated{}
+	mi := &file_session_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Authenticated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Authenticated) ProtoMessage() {}
+
+func (x *Authenticated) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Authenticated.ProtoReflect.Descriptor instead.
+func (*Authenticated) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Authenticated) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Authenticated) GetExpiresUnixMs() int64 {
+	if x != nil {
+		return x.ExpiresUnixMs
+	}
+	return 0
+}
+
+func (x *Authenticated) GetError() *ErrorDetail {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
 // session -> client: the connection is open.
 type ServerHello struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -435,13 +612,18 @@ type ServerHello struct {
 	// Heartbeats are sent at least this often by both sides.
 	HeartbeatMs   uint32 `protobuf:"varint,11,opt,name=heartbeat_ms,json=heartbeatMs,proto3" json:"heartbeat_ms,omitempty"`
 	ValueBytesMax uint64 `protobuf:"varint,12,opt,name=value_bytes_max,json=valueBytesMax,proto3" json:"value_bytes_max,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Who the client is to this node; empty while authorization is disabled and for whom
+	// it does not ask.
+	User string `protobuf:"bytes,13,opt,name=user,proto3" json:"user,omitempty"`
+	// When its token runs out; 0: not at all.
+	CredentialsExpireUnixMs int64 `protobuf:"varint,14,opt,name=credentials_expire_unix_ms,json=credentialsExpireUnixMs,proto3" json:"credentials_expire_unix_ms,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
 }
 
 func (x *ServerHello) Reset() {
 	*x = ServerHello{}
-	mi := &file_session_proto_msgTypes[3]
+	mi := &file_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -453,7 +635,7 @@ func (x *ServerHello) String() string {
 func (*ServerHello) ProtoMessage() {}
 
 func (x *ServerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[3]
+	mi := &file_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -466,7 +648,7 @@ func (x *ServerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerHello.ProtoReflect.Descriptor instead.
 func (*ServerHello) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{3}
+	return file_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ServerHello) GetProtocol() uint32 {
@@ -553,6 +735,20 @@ func (x *ServerHello) GetValueBytesMax() uint64 {
 	return 0
 }
 
+func (x *ServerHello) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ServerHello) GetCredentialsExpireUnixMs() int64 {
+	if x != nil {
+		return x.CredentialsExpireUnixMs
+	}
+	return 0
+}
+
 // client -> session: up to 64 operations, numbered from first_call.
 type Frame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -568,7 +764,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_session_proto_msgTypes[4]
+	mi := &file_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -580,7 +776,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[4]
+	mi := &file_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -593,7 +789,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{4}
+	return file_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Frame) GetClientEpoch() uint64 {
@@ -632,6 +828,7 @@ type Operation struct {
 	//	*Operation_Query
 	//	*Operation_Watch
 	//	*Operation_Admin
+	//	*Operation_Token
 	Operation     isOperation_Operation `protobuf_oneof:"operation"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -639,7 +836,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -651,7 +848,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -664,7 +861,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{5}
+	return file_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Operation) GetOperation() isOperation_Operation {
@@ -710,6 +907,15 @@ func (x *Operation) GetAdmin() *AdminRequest {
 	return nil
 }
 
+func (x *Operation) GetToken() *TokenRequest {
+	if x != nil {
+		if x, ok := x.Operation.(*Operation_Token); ok {
+			return x.Token
+		}
+	}
+	return nil
+}
+
 type isOperation_Operation interface {
 	isOperation_Operation()
 }
@@ -730,6 +936,10 @@ type Operation_Admin struct {
 	Admin *AdminRequest `protobuf:"bytes,4,opt,name=admin,proto3,oneof"`
 }
 
+type Operation_Token struct {
+	Token *TokenRequest `protobuf:"bytes,5,opt,name=token,proto3,oneof"`
+}
+
 func (*Operation_Write) isOperation_Operation() {}
 
 func (*Operation_Query) isOperation_Operation() {}
@@ -737,6 +947,123 @@ func (*Operation_Query) isOperation_Operation() {}
 func (*Operation_Watch) isOperation_Operation() {}
 
 func (*Operation_Admin) isOperation_Operation() {}
+
+func (*Operation_Token) isOperation_Operation() {}
+
+// TokenRequest asks for a token: for oneself, or, with the right admin, for another user.
+type TokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: oneself.
+	User string `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	// 0 is one hour, at most 90 days.
+	TtlMs         int64 `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenRequest) Reset() {
+	*x = TokenRequest{}
+	mi := &file_session_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenRequest) ProtoMessage() {}
+
+func (x *TokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenRequest.ProtoReflect.Descriptor instead.
+func (*TokenRequest) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TokenRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *TokenRequest) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+type TokenReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	ExpiresUnixMs int64                  `protobuf:"varint,3,opt,name=expires_unix_ms,json=expiresUnixMs,proto3" json:"expires_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenReply) Reset() {
+	*x = TokenReply{}
+	mi := &file_session_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenReply) ProtoMessage() {}
+
+func (x *TokenReply) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenReply.ProtoReflect.Descriptor instead.
+func (*TokenReply) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TokenReply) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *TokenReply) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *TokenReply) GetExpiresUnixMs() int64 {
+	if x != nil {
+		return x.ExpiresUnixMs
+	}
+	return 0
+}
 
 // Write is a change that a client asks for. Its command is built by the node.
 type Write struct {
@@ -769,6 +1096,7 @@ type Write struct {
 	//	*Write_CloseCursor
 	//	*Write_Compact
 	//	*Write_SetConfig
+	//	*Write_ChangeAuth
 	Op            isWrite_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -776,7 +1104,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +1116,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +1129,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{6}
+	return file_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Write) GetSessionId() uint64 {
@@ -1008,6 +1336,15 @@ func (x *Write) GetSetConfig() *SetConfig {
 	return nil
 }
 
+func (x *Write) GetChangeAuth() *ChangeAuth {
+	if x != nil {
+		if x, ok := x.Op.(*Write_ChangeAuth); ok {
+			return x.ChangeAuth
+		}
+	}
+	return nil
+}
+
 type isWrite_Op interface {
 	isWrite_Op()
 }
@@ -1084,6 +1421,10 @@ type Write_SetConfig struct {
 	SetConfig *SetConfig `protobuf:"bytes,49,opt,name=set_config,json=setConfig,proto3,oneof"`
 }
 
+type Write_ChangeAuth struct {
+	ChangeAuth *ChangeAuth `protobuf:"bytes,52,opt,name=change_auth,json=changeAuth,proto3,oneof"`
+}
+
 func (*Write_Put) isWrite_Op() {}
 
 func (*Write_PutMany) isWrite_Op() {}
@@ -1120,6 +1461,8 @@ func (*Write_Compact) isWrite_Op() {}
 
 func (*Write_SetConfig) isWrite_Op() {}
 
+func (*Write_ChangeAuth) isWrite_Op() {}
+
 // session -> client: answers, in the order they became known.
 type Replies struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1131,7 +1474,7 @@ type Replies struct {
 
 func (x *Replies) Reset() {
 	*x = Replies{}
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1486,7 @@ func (x *Replies) String() string {
 func (*Replies) ProtoMessage() {}
 
 func (x *Replies) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1499,7 @@ func (x *Replies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replies.ProtoReflect.Descriptor instead.
 func (*Replies) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{7}
+	return file_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Replies) GetClientEpoch() uint64 {
@@ -1183,6 +1526,7 @@ type Reply struct {
 	//	*Reply_Query
 	//	*Reply_Watch
 	//	*Reply_Admin
+	//	*Reply_Token
 	Reply         isReply_Reply `protobuf_oneof:"reply"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1190,7 +1534,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1546,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1559,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{8}
+	return file_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Reply) GetCall() uint64 {
@@ -1277,6 +1621,15 @@ func (x *Reply) GetAdmin() *AdminReply {
 	return nil
 }
 
+func (x *Reply) GetToken() *TokenReply {
+	if x != nil {
+		if x, ok := x.Reply.(*Reply_Token); ok {
+			return x.Token
+		}
+	}
+	return nil
+}
+
 type isReply_Reply interface {
 	isReply_Reply()
 }
@@ -1303,6 +1656,10 @@ type Reply_Admin struct {
 	Admin *AdminReply `protobuf:"bytes,6,opt,name=admin,proto3,oneof"`
 }
 
+type Reply_Token struct {
+	Token *TokenReply `protobuf:"bytes,7,opt,name=token,proto3,oneof"`
+}
+
 func (*Reply_Error) isReply_Reply() {}
 
 func (*Reply_Result) isReply_Reply() {}
@@ -1312,6 +1669,8 @@ func (*Reply_Query) isReply_Reply() {}
 func (*Reply_Watch) isReply_Reply() {}
 
 func (*Reply_Admin) isReply_Reply() {}
+
+func (*Reply_Token) isReply_Reply() {}
 
 // WatchRequest starts a watch on this connection.
 type WatchRequest struct {
@@ -1341,7 +1700,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1712,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1725,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{9}
+	return file_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchRequest) GetWatchId() uint64 {
@@ -1459,7 +1818,7 @@ type WatchStarted struct {
 
 func (x *WatchStarted) Reset() {
 	*x = WatchStarted{}
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1830,7 @@ func (x *WatchStarted) String() string {
 func (*WatchStarted) ProtoMessage() {}
 
 func (x *WatchStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +1843,7 @@ func (x *WatchStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStarted.ProtoReflect.Descriptor instead.
 func (*WatchStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{10}
+	return file_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchStarted) GetWatchId() uint64 {
@@ -1535,7 +1894,7 @@ type WatchBatch struct {
 
 func (x *WatchBatch) Reset() {
 	*x = WatchBatch{}
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1547,7 +1906,7 @@ func (x *WatchBatch) String() string {
 func (*WatchBatch) ProtoMessage() {}
 
 func (x *WatchBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1560,7 +1919,7 @@ func (x *WatchBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchBatch.ProtoReflect.Descriptor instead.
 func (*WatchBatch) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{11}
+	return file_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchBatch) GetWatchId() uint64 {
@@ -1617,7 +1976,7 @@ type WatchEnd struct {
 
 func (x *WatchEnd) Reset() {
 	*x = WatchEnd{}
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1988,7 @@ func (x *WatchEnd) String() string {
 func (*WatchEnd) ProtoMessage() {}
 
 func (x *WatchEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +2001,7 @@ func (x *WatchEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEnd.ProtoReflect.Descriptor instead.
 func (*WatchEnd) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{12}
+	return file_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchEnd) GetWatchId() uint64 {
@@ -1680,7 +2039,7 @@ type WatchCredit struct {
 
 func (x *WatchCredit) Reset() {
 	*x = WatchCredit{}
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +2051,7 @@ func (x *WatchCredit) String() string {
 func (*WatchCredit) ProtoMessage() {}
 
 func (x *WatchCredit) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +2064,7 @@ func (x *WatchCredit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchCredit.ProtoReflect.Descriptor instead.
 func (*WatchCredit) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{13}
+	return file_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchCredit) GetWatchId() uint64 {
@@ -1738,7 +2097,7 @@ type CancelWatch struct {
 
 func (x *CancelWatch) Reset() {
 	*x = CancelWatch{}
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +2109,7 @@ func (x *CancelWatch) String() string {
 func (*CancelWatch) ProtoMessage() {}
 
 func (x *CancelWatch) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +2122,7 @@ func (x *CancelWatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWatch.ProtoReflect.Descriptor instead.
 func (*CancelWatch) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{14}
+	return file_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelWatch) GetWatchId() uint64 {
@@ -1782,7 +2141,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +2153,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +2166,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{15}
+	return file_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Heartbeat) GetNumber() uint64 {
@@ -1826,7 +2185,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1838,7 +2197,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1851,7 +2210,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{16}
+	return file_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Goodbye) GetReason() *ErrorDetail {
@@ -1875,7 +2234,7 @@ type LeaderHint struct {
 
 func (x *LeaderHint) Reset() {
 	*x = LeaderHint{}
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2246,7 @@ func (x *LeaderHint) String() string {
 func (*LeaderHint) ProtoMessage() {}
 
 func (x *LeaderHint) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2259,7 @@ func (x *LeaderHint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderHint.ProtoReflect.Descriptor instead.
 func (*LeaderHint) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{17}
+	return file_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LeaderHint) GetLeaderId() uint64 {
@@ -1929,15 +2288,17 @@ var File_session_proto protoreflect.FileDescriptor
 const file_session_proto_rawDesc = "" +
 	"\n" +
 	"\rsession.proto\x12\n" +
-	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\x1a\vquery.proto\x1a\vadmin.proto\"\xda\x02\n" +
+	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\x1a\vquery.proto\x1a\vadmin.proto\x1a\n" +
+	"auth.proto\"\x97\x03\n" +
 	"\rClientMessage\x12/\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.concord.v1.ClientHelloH\x00R\x05hello\x12)\n" +
 	"\x05frame\x18\x02 \x01(\v2\x11.concord.v1.FrameH\x00R\x05frame\x12<\n" +
 	"\fwatch_credit\x18\x03 \x01(\v2\x17.concord.v1.WatchCreditH\x00R\vwatchCredit\x12<\n" +
 	"\fcancel_watch\x18\x04 \x01(\v2\x17.concord.v1.CancelWatchH\x00R\vcancelWatch\x125\n" +
 	"\theartbeat\x18\x05 \x01(\v2\x15.concord.v1.HeartbeatH\x00R\theartbeat\x12/\n" +
-	"\agoodbye\x18\x06 \x01(\v2\x13.concord.v1.GoodbyeH\x00R\agoodbyeB\t\n" +
-	"\amessage\"\x8f\x03\n" +
+	"\agoodbye\x18\x06 \x01(\v2\x13.concord.v1.GoodbyeH\x00R\agoodbye\x12;\n" +
+	"\vcredentials\x18\a \x01(\v2\x17.concord.v1.CredentialsH\x00R\vcredentialsB\t\n" +
+	"\amessage\"\xd2\x03\n" +
 	"\rServerMessage\x12/\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.concord.v1.ServerHelloH\x00R\x05hello\x12/\n" +
 	"\areplies\x18\x02 \x01(\v2\x13.concord.v1.RepliesH\x00R\areplies\x129\n" +
@@ -1947,8 +2308,9 @@ const file_session_proto_rawDesc = "" +
 	"\theartbeat\x18\x05 \x01(\v2\x15.concord.v1.HeartbeatH\x00R\theartbeat\x12/\n" +
 	"\agoodbye\x18\x06 \x01(\v2\x13.concord.v1.GoodbyeH\x00R\agoodbye\x129\n" +
 	"\vleader_hint\x18\a \x01(\v2\x16.concord.v1.LeaderHintH\x00R\n" +
-	"leaderHintB\t\n" +
-	"\amessage\"\xae\x01\n" +
+	"leaderHint\x12A\n" +
+	"\rauthenticated\x18\b \x01(\v2\x19.concord.v1.AuthenticatedH\x00R\rauthenticatedB\t\n" +
+	"\amessage\"\xe9\x01\n" +
 	"\vClientHello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x1f\n" +
 	"\vclient_name\x18\x02 \x01(\tR\n" +
@@ -1956,7 +2318,17 @@ const file_session_proto_rawDesc = "" +
 	"\fclient_epoch\x18\x03 \x01(\x04R\vclientEpoch\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x04 \x01(\fR\tclusterId\x12 \n" +
-	"\vincarnation\x18\x05 \x01(\x04R\vincarnation\"\xa0\x03\n" +
+	"\vincarnation\x18\x05 \x01(\x04R\vincarnation\x129\n" +
+	"\vcredentials\x18\x06 \x01(\v2\x17.concord.v1.CredentialsR\vcredentials\"o\n" +
+	"\vCredentials\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x1a\n" +
+	"\bpassword\x18\x03 \x01(\tR\bpassword\x12\x1a\n" +
+	"\brecovery\x18\x04 \x01(\fR\brecovery\"z\n" +
+	"\rAuthenticated\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12&\n" +
+	"\x0fexpires_unix_ms\x18\x02 \x01(\x03R\rexpiresUnixMs\x12-\n" +
+	"\x05error\x18\x03 \x01(\v2\x17.concord.v1.ErrorDetailR\x05error\"\xf1\x03\n" +
 	"\vServerHello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x1d\n" +
 	"\n" +
@@ -1972,7 +2344,9 @@ const file_session_proto_rawDesc = "" +
 	"\tcalls_max\x18\n" +
 	" \x01(\rR\bcallsMax\x12!\n" +
 	"\fheartbeat_ms\x18\v \x01(\rR\vheartbeatMs\x12&\n" +
-	"\x0fvalue_bytes_max\x18\f \x01(\x04R\rvalueBytesMax\"\x9f\x01\n" +
+	"\x0fvalue_bytes_max\x18\f \x01(\x04R\rvalueBytesMax\x12\x12\n" +
+	"\x04user\x18\r \x01(\tR\x04user\x12;\n" +
+	"\x1acredentials_expire_unix_ms\x18\x0e \x01(\x03R\x17credentialsExpireUnixMs\"\x9f\x01\n" +
 	"\x05Frame\x12!\n" +
 	"\fclient_epoch\x18\x01 \x01(\x04R\vclientEpoch\x12\x1d\n" +
 	"\n" +
@@ -1981,13 +2355,22 @@ const file_session_proto_rawDesc = "" +
 	"timeout_ms\x18\x03 \x01(\rR\ttimeoutMs\x125\n" +
 	"\n" +
 	"operations\x18\x04 \x03(\v2\x15.concord.v1.OperationR\n" +
-	"operations\"\xd2\x01\n" +
+	"operations\"\x84\x02\n" +
 	"\tOperation\x12)\n" +
 	"\x05write\x18\x01 \x01(\v2\x11.concord.v1.WriteH\x00R\x05write\x12)\n" +
 	"\x05query\x18\x02 \x01(\v2\x11.concord.v1.QueryH\x00R\x05query\x120\n" +
 	"\x05watch\x18\x03 \x01(\v2\x18.concord.v1.WatchRequestH\x00R\x05watch\x120\n" +
-	"\x05admin\x18\x04 \x01(\v2\x18.concord.v1.AdminRequestH\x00R\x05adminB\v\n" +
-	"\toperation\"\xc4\t\n" +
+	"\x05admin\x18\x04 \x01(\v2\x18.concord.v1.AdminRequestH\x00R\x05admin\x120\n" +
+	"\x05token\x18\x05 \x01(\v2\x18.concord.v1.TokenRequestH\x00R\x05tokenB\v\n" +
+	"\toperation\"9\n" +
+	"\fTokenRequest\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x15\n" +
+	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\"^\n" +
+	"\n" +
+	"TokenReply\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12&\n" +
+	"\x0fexpires_unix_ms\x18\x03 \x01(\x03R\rexpiresUnixMs\"\xff\t\n" +
 	"\x05Write\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\x04R\tsessionId\x12\x1a\n" +
@@ -2016,18 +2399,21 @@ const file_session_proto_rawDesc = "" +
 	"\fclose_cursor\x18. \x01(\v2\x17.concord.v1.CloseCursorH\x00R\vcloseCursor\x12/\n" +
 	"\acompact\x180 \x01(\v2\x13.concord.v1.CompactH\x00R\acompact\x126\n" +
 	"\n" +
-	"set_config\x181 \x01(\v2\x15.concord.v1.SetConfigH\x00R\tsetConfigB\x04\n" +
+	"set_config\x181 \x01(\v2\x15.concord.v1.SetConfigH\x00R\tsetConfig\x129\n" +
+	"\vchange_auth\x184 \x01(\v2\x16.concord.v1.ChangeAuthH\x00R\n" +
+	"changeAuthB\x04\n" +
 	"\x02op\"Y\n" +
 	"\aReplies\x12!\n" +
 	"\fclient_epoch\x18\x01 \x01(\x04R\vclientEpoch\x12+\n" +
-	"\areplies\x18\x02 \x03(\v2\x11.concord.v1.ReplyR\areplies\"\x95\x02\n" +
+	"\areplies\x18\x02 \x03(\v2\x11.concord.v1.ReplyR\areplies\"\xc5\x02\n" +
 	"\x05Reply\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12/\n" +
 	"\x05error\x18\x02 \x01(\v2\x17.concord.v1.ErrorDetailH\x00R\x05error\x12,\n" +
 	"\x06result\x18\x03 \x01(\v2\x12.concord.v1.ResultH\x00R\x06result\x12.\n" +
 	"\x05query\x18\x04 \x01(\v2\x16.concord.v1.QueryReplyH\x00R\x05query\x120\n" +
 	"\x05watch\x18\x05 \x01(\v2\x18.concord.v1.WatchStartedH\x00R\x05watch\x12.\n" +
-	"\x05admin\x18\x06 \x01(\v2\x16.concord.v1.AdminReplyH\x00R\x05adminB\a\n" +
+	"\x05admin\x18\x06 \x01(\v2\x16.concord.v1.AdminReplyH\x00R\x05admin\x12.\n" +
+	"\x05token\x18\a \x01(\v2\x16.concord.v1.TokenReplyH\x00R\x05tokenB\a\n" +
 	"\x05reply\"\xa5\x03\n" +
 	"\fWatchRequest\x12\x19\n" +
 	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x120\n" +
@@ -2090,117 +2476,129 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_session_proto_goTypes = []any{
 	(*ClientMessage)(nil),      // 0: concord.v1.ClientMessage
 	(*ServerMessage)(nil),      // 1: concord.v1.ServerMessage
 	(*ClientHello)(nil),        // 2: concord.v1.ClientHello
-	(*ServerHello)(nil),        // 3: concord.v1.ServerHello
-	(*Frame)(nil),              // 4: concord.v1.Frame
-	(*Operation)(nil),          // 5: concord.v1.Operation
-	(*Write)(nil),              // 6: concord.v1.Write
-	(*Replies)(nil),            // 7: concord.v1.Replies
-	(*Reply)(nil),              // 8: concord.v1.Reply
-	(*WatchRequest)(nil),       // 9: concord.v1.WatchRequest
-	(*WatchStarted)(nil),       // 10: concord.v1.WatchStarted
-	(*WatchBatch)(nil),         // 11: concord.v1.WatchBatch
-	(*WatchEnd)(nil),           // 12: concord.v1.WatchEnd
-	(*WatchCredit)(nil),        // 13: concord.v1.WatchCredit
-	(*CancelWatch)(nil),        // 14: concord.v1.CancelWatch
-	(*Heartbeat)(nil),          // 15: concord.v1.Heartbeat
-	(*Goodbye)(nil),            // 16: concord.v1.Goodbye
-	(*LeaderHint)(nil),         // 17: concord.v1.LeaderHint
-	(*Query)(nil),              // 18: concord.v1.Query
-	(*AdminRequest)(nil),       // 19: concord.v1.AdminRequest
-	(*Put)(nil),                // 20: concord.v1.Put
-	(*PutMany)(nil),            // 21: concord.v1.PutMany
-	(*Delete)(nil),             // 22: concord.v1.Delete
-	(*Touch)(nil),              // 23: concord.v1.Touch
-	(*Txn)(nil),                // 24: concord.v1.Txn
-	(*GrantLease)(nil),         // 25: concord.v1.GrantLease
-	(*KeepAliveLease)(nil),     // 26: concord.v1.KeepAliveLease
-	(*RevokeLease)(nil),        // 27: concord.v1.RevokeLease
-	(*OpenSession)(nil),        // 28: concord.v1.OpenSession
-	(*CloseSession)(nil),       // 29: concord.v1.CloseSession
-	(*ResolveIdempotency)(nil), // 30: concord.v1.ResolveIdempotency
-	(*CreateIndex)(nil),        // 31: concord.v1.CreateIndex
-	(*DropIndex)(nil),          // 32: concord.v1.DropIndex
-	(*OpenCursor)(nil),         // 33: concord.v1.OpenCursor
-	(*CheckpointCursor)(nil),   // 34: concord.v1.CheckpointCursor
-	(*CloseCursor)(nil),        // 35: concord.v1.CloseCursor
-	(*Compact)(nil),            // 36: concord.v1.Compact
-	(*SetConfig)(nil),          // 37: concord.v1.SetConfig
-	(*ErrorDetail)(nil),        // 38: concord.v1.ErrorDetail
-	(*Result)(nil),             // 39: concord.v1.Result
-	(*QueryReply)(nil),         // 40: concord.v1.QueryReply
-	(*AdminReply)(nil),         // 41: concord.v1.AdminReply
-	(*Selector)(nil),           // 42: concord.v1.Selector
-	(*Position)(nil),           // 43: concord.v1.Position
-	(EventType)(0),             // 44: concord.v1.EventType
-	(*ListRequest)(nil),        // 45: concord.v1.ListRequest
-	(*ListReply)(nil),          // 46: concord.v1.ListReply
-	(*Event)(nil),              // 47: concord.v1.Event
+	(*Credentials)(nil),        // 3: concord.v1.Credentials
+	(*Authenticated)(nil),      // 4: concord.v1.Authenticated
+	(*ServerHello)(nil),        // 5: concord.v1.ServerHello
+	(*Frame)(nil),              // 6: concord.v1.Frame
+	(*Operation)(nil),          // 7: concord.v1.Operation
+	(*TokenRequest)(nil),       // 8: concord.v1.TokenRequest
+	(*TokenReply)(nil),         // 9: concord.v1.TokenReply
+	(*Write)(nil),              // 10: concord.v1.Write
+	(*Replies)(nil),            // 11: concord.v1.Replies
+	(*Reply)(nil),              // 12: concord.v1.Reply
+	(*WatchRequest)(nil),       // 13: concord.v1.WatchRequest
+	(*WatchStarted)(nil),       // 14: concord.v1.WatchStarted
+	(*WatchBatch)(nil),         // 15: concord.v1.WatchBatch
+	(*WatchEnd)(nil),           // 16: concord.v1.WatchEnd
+	(*WatchCredit)(nil),        // 17: concord.v1.WatchCredit
+	(*CancelWatch)(nil),        // 18: concord.v1.CancelWatch
+	(*Heartbeat)(nil),          // 19: concord.v1.Heartbeat
+	(*Goodbye)(nil),            // 20: concord.v1.Goodbye
+	(*LeaderHint)(nil),         // 21: concord.v1.LeaderHint
+	(*ErrorDetail)(nil),        // 22: concord.v1.ErrorDetail
+	(*Query)(nil),              // 23: concord.v1.Query
+	(*AdminRequest)(nil),       // 24: concord.v1.AdminRequest
+	(*Put)(nil),                // 25: concord.v1.Put
+	(*PutMany)(nil),            // 26: concord.v1.PutMany
+	(*Delete)(nil),             // 27: concord.v1.Delete
+	(*Touch)(nil),              // 28: concord.v1.Touch
+	(*Txn)(nil),                // 29: concord.v1.Txn
+	(*GrantLease)(nil),         // 30: concord.v1.GrantLease
+	(*KeepAliveLease)(nil),     // 31: concord.v1.KeepAliveLease
+	(*RevokeLease)(nil),        // 32: concord.v1.RevokeLease
+	(*OpenSession)(nil),        // 33: concord.v1.OpenSession
+	(*CloseSession)(nil),       // 34: concord.v1.CloseSession
+	(*ResolveIdempotency)(nil), // 35: concord.v1.ResolveIdempotency
+	(*CreateIndex)(nil),        // 36: concord.v1.CreateIndex
+	(*DropIndex)(nil),          // 37: concord.v1.DropIndex
+	(*OpenCursor)(nil),         // 38: concord.v1.OpenCursor
+	(*CheckpointCursor)(nil),   // 39: concord.v1.CheckpointCursor
+	(*CloseCursor)(nil),        // 40: concord.v1.CloseCursor
+	(*Compact)(nil),            // 41: concord.v1.Compact
+	(*SetConfig)(nil),          // 42: concord.v1.SetConfig
+	(*ChangeAuth)(nil),         // 43: concord.v1.ChangeAuth
+	(*Result)(nil),             // 44: concord.v1.Result
+	(*QueryReply)(nil),         // 45: concord.v1.QueryReply
+	(*AdminReply)(nil),         // 46: concord.v1.AdminReply
+	(*Selector)(nil),           // 47: concord.v1.Selector
+	(*Position)(nil),           // 48: concord.v1.Position
+	(EventType)(0),             // 49: concord.v1.EventType
+	(*ListRequest)(nil),        // 50: concord.v1.ListRequest
+	(*ListReply)(nil),          // 51: concord.v1.ListReply
+	(*Event)(nil),              // 52: concord.v1.Event
 }
 var file_session_proto_depIdxs = []int32{
 	2,  // 0: concord.v1.ClientMessage.hello:type_name -> concord.v1.ClientHello
-	4,  // 1: concord.v1.ClientMessage.frame:type_name -> concord.v1.Frame
-	13, // 2: concord.v1.ClientMessage.watch_credit:type_name -> concord.v1.WatchCredit
-	14, // 3: concord.v1.ClientMessage.cancel_watch:type_name -> concord.v1.CancelWatch
-	15, // 4: concord.v1.ClientMessage.heartbeat:type_name -> concord.v1.Heartbeat
-	16, // 5: concord.v1.ClientMessage.goodbye:type_name -> concord.v1.Goodbye
-	3,  // 6: concord.v1.ServerMessage.hello:type_name -> concord.v1.ServerHello
-	7,  // 7: concord.v1.ServerMessage.replies:type_name -> concord.v1.Replies
-	11, // 8: concord.v1.ServerMessage.watch_batch:type_name -> concord.v1.WatchBatch
-	12, // 9: concord.v1.ServerMessage.watch_end:type_name -> concord.v1.WatchEnd
-	15, // 10: concord.v1.ServerMessage.heartbeat:type_name -> concord.v1.Heartbeat
-	16, // 11: concord.v1.ServerMessage.goodbye:type_name -> concord.v1.Goodbye
-	17, // 12: concord.v1.ServerMessage.leader_hint:type_name -> concord.v1.LeaderHint
-	5,  // 13: concord.v1.Frame.operations:type_name -> concord.v1.Operation
-	6,  // 14: concord.v1.Operation.write:type_name -> concord.v1.Write
-	18, // 15: concord.v1.Operation.query:type_name -> concord.v1.Query
-	9,  // 16: concord.v1.Operation.watch:type_name -> concord.v1.WatchRequest
-	19, // 17: concord.v1.Operation.admin:type_name -> concord.v1.AdminRequest
-	20, // 18: concord.v1.Write.put:type_name -> concord.v1.Put
-	21, // 19: concord.v1.Write.put_many:type_name -> concord.v1.PutMany
-	22, // 20: concord.v1.Write.delete:type_name -> concord.v1.Delete
-	23, // 21: concord.v1.Write.touch:type_name -> concord.v1.Touch
-	24, // 22: concord.v1.Write.txn:type_name -> concord.v1.Txn
-	25, // 23: concord.v1.Write.grant_lease:type_name -> concord.v1.GrantLease
-	26, // 24: concord.v1.Write.keep_alive_lease:type_name -> concord.v1.KeepAliveLease
-	27, // 25: concord.v1.Write.revoke_lease:type_name -> concord.v1.RevokeLease
-	28, // 26: concord.v1.Write.open_session:type_name -> concord.v1.OpenSession
-	29, // 27: concord.v1.Write.close_session:type_name -> concord.v1.CloseSession
-	30, // 28: concord.v1.Write.resolve_idempotency:type_name -> concord.v1.ResolveIdempotency
-	31, // 29: concord.v1.Write.create_index:type_name -> concord.v1.CreateIndex
-	32, // 30: concord.v1.Write.drop_index:type_name -> concord.v1.DropIndex
-	33, // 31: concord.v1.Write.open_cursor:type_name -> concord.v1.OpenCursor
-	34, // 32: concord.v1.Write.checkpoint_cursor:type_name -> concord.v1.CheckpointCursor
-	35, // 33: concord.v1.Write.close_cursor:type_name -> concord.v1.CloseCursor
-	36, // 34: concord.v1.Write.compact:type_name -> concord.v1.Compact
-	37, // 35: concord.v1.Write.set_config:type_name -> concord.v1.SetConfig
-	8,  // 36: concord.v1.Replies.replies:type_name -> concord.v1.Reply
-	38, // 37: concord.v1.Reply.error:type_name -> concord.v1.ErrorDetail
-	39, // 38: concord.v1.Reply.result:type_name -> concord.v1.Result
-	40, // 39: concord.v1.Reply.query:type_name -> concord.v1.QueryReply
-	10, // 40: concord.v1.Reply.watch:type_name -> concord.v1.WatchStarted
-	41, // 41: concord.v1.Reply.admin:type_name -> concord.v1.AdminReply
-	42, // 42: concord.v1.WatchRequest.selector:type_name -> concord.v1.Selector
-	43, // 43: concord.v1.WatchRequest.after:type_name -> concord.v1.Position
-	44, // 44: concord.v1.WatchRequest.types:type_name -> concord.v1.EventType
-	45, // 45: concord.v1.WatchRequest.list:type_name -> concord.v1.ListRequest
-	46, // 46: concord.v1.WatchStarted.list:type_name -> concord.v1.ListReply
-	47, // 47: concord.v1.WatchBatch.events:type_name -> concord.v1.Event
-	43, // 48: concord.v1.WatchBatch.to:type_name -> concord.v1.Position
-	38, // 49: concord.v1.WatchEnd.reason:type_name -> concord.v1.ErrorDetail
-	43, // 50: concord.v1.WatchEnd.resume:type_name -> concord.v1.Position
-	38, // 51: concord.v1.Goodbye.reason:type_name -> concord.v1.ErrorDetail
-	0,  // 52: concord.v1.Sessions.Connect:input_type -> concord.v1.ClientMessage
-	1,  // 53: concord.v1.Sessions.Connect:output_type -> concord.v1.ServerMessage
-	53, // [53:54] is the sub-list for method output_type
-	52, // [52:53] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	6,  // 1: concord.v1.ClientMessage.frame:type_name -> concord.v1.Frame
+	17, // 2: concord.v1.ClientMessage.watch_credit:type_name -> concord.v1.WatchCredit
+	18, // 3: concord.v1.ClientMessage.cancel_watch:type_name -> concord.v1.CancelWatch
+	19, // 4: concord.v1.ClientMessage.heartbeat:type_name -> concord.v1.Heartbeat
+	20, // 5: concord.v1.ClientMessage.goodbye:type_name -> concord.v1.Goodbye
+	3,  // 6: concord.v1.ClientMessage.credentials:type_name -> concord.v1.Credentials
+	5,  // 7: concord.v1.ServerMessage.hello:type_name -> concord.v1.ServerHello
+	11, // 8: concord.v1.ServerMessage.replies:type_name -> concord.v1.Replies
+	15, // 9: concord.v1.ServerMessage.watch_batch:type_name -> concord.v1.WatchBatch
+	16, // 10: concord.v1.ServerMessage.watch_end:type_name -> concord.v1.WatchEnd
+	19, // 11: concord.v1.ServerMessage.heartbeat:type_name -> concord.v1.Heartbeat
+	20, // 12: concord.v1.ServerMessage.goodbye:type_name -> concord.v1.Goodbye
+	21, // 13: concord.v1.ServerMessage.leader_hint:type_name -> concord.v1.LeaderHint
+	4,  // 14: concord.v1.ServerMessage.authenticated:type_name -> concord.v1.Authenticated
+	3,  // 15: concord.v1.ClientHello.credentials:type_name -> concord.v1.Credentials
+	22, // 16: concord.v1.Authenticated.error:type_name -> concord.v1.ErrorDetail
+	7,  // 17: concord.v1.Frame.operations:type_name -> concord.v1.Operation
+	10, // 18: concord.v1.Operation.write:type_name -> concord.v1.Write
+	23, // 19: concord.v1.Operation.query:type_name -> concord.v1.Query
+	13, // 20: concord.v1.Operation.watch:type_name -> concord.v1.WatchRequest
+	24, // 21: concord.v1.Operation.admin:type_name -> concord.v1.AdminRequest
+	8,  // 22: concord.v1.Operation.token:type_name -> concord.v1.TokenRequest
+	25, // 23: concord.v1.Write.put:type_name -> concord.v1.Put
+	26, // 24: concord.v1.Write.put_many:type_name -> concord.v1.PutMany
+	27, // 25: concord.v1.Write.delete:type_name -> concord.v1.Delete
+	28, // 26: concord.v1.Write.touch:type_name -> concord.v1.Touch
+	29, // 27: concord.v1.Write.txn:type_name -> concord.v1.Txn
+	30, // 28: concord.v1.Write.grant_lease:type_name -> concord.v1.GrantLease
+	31, // 29: concord.v1.Write.keep_alive_lease:type_name -> concord.v1.KeepAliveLease
+	32, // 30: concord.v1.Write.revoke_lease:type_name -> concord.v1.RevokeLease
+	33, // 31: concord.v1.Write.open_session:type_name -> concord.v1.OpenSession
+	34, // 32: concord.v1.Write.close_session:type_name -> concord.v1.CloseSession
+	35, // 33: concord.v1.Write.resolve_idempotency:type_name -> concord.v1.ResolveIdempotency
+	36, // 34: concord.v1.Write.create_index:type_name -> concord.v1.CreateIndex
+	37, // 35: concord.v1.Write.drop_index:type_name -> concord.v1.DropIndex
+	38, // 36: concord.v1.Write.open_cursor:type_name -> concord.v1.OpenCursor
+	39, // 37: concord.v1.Write.checkpoint_cursor:type_name -> concord.v1.CheckpointCursor
+	40, // 38: concord.v1.Write.close_cursor:type_name -> concord.v1.CloseCursor
+	41, // 39: concord.v1.Write.compact:type_name -> concord.v1.Compact
+	42, // 40: concord.v1.Write.set_config:type_name -> concord.v1.SetConfig
+	43, // 41: concord.v1.Write.change_auth:type_name -> concord.v1.ChangeAuth
+	12, // 42: concord.v1.Replies.replies:type_name -> concord.v1.Reply
+	22, // 43: concord.v1.Reply.error:type_name -> concord.v1.ErrorDetail
+	44, // 44: concord.v1.Reply.result:type_name -> concord.v1.Result
+	45, // 45: concord.v1.Reply.query:type_name -> concord.v1.QueryReply
+	14, // 46: concord.v1.Reply.watch:type_name -> concord.v1.WatchStarted
+	46, // 47: concord.v1.Reply.admin:type_name -> concord.v1.AdminReply
+	9,  // 48: concord.v1.Reply.token:type_name -> concord.v1.TokenReply
+	47, // 49: concord.v1.WatchRequest.selector:type_name -> concord.v1.Selector
+	48, // 50: concord.v1.WatchRequest.after:type_name -> concord.v1.Position
+	49, // 51: concord.v1.WatchRequest.types:type_name -> concord.v1.EventType
+	50, // 52: concord.v1.WatchRequest.list:type_name -> concord.v1.ListRequest
+	51, // 53: concord.v1.WatchStarted.list:type_name -> concord.v1.ListReply
+	52, // 54: concord.v1.WatchBatch.events:type_name -> concord.v1.Event
+	48, // 55: concord.v1.WatchBatch.to:type_name -> concord.v1.Position
+	22, // 56: concord.v1.WatchEnd.reason:type_name -> concord.v1.ErrorDetail
+	48, // 57: concord.v1.WatchEnd.resume:type_name -> concord.v1.Position
+	22, // 58: concord.v1.Goodbye.reason:type_name -> concord.v1.ErrorDetail
+	0,  // 59: concord.v1.Sessions.Connect:input_type -> concord.v1.ClientMessage
+	1,  // 60: concord.v1.Sessions.Connect:output_type -> concord.v1.ServerMessage
+	60, // [60:61] is the sub-list for method output_type
+	59, // [59:60] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -2212,6 +2610,7 @@ func file_session_proto_init() {
 	file_command_proto_init()
 	file_query_proto_init()
 	file_admin_proto_init()
+	file_auth_proto_init()
 	file_session_proto_msgTypes[0].OneofWrappers = []any{
 		(*ClientMessage_Hello)(nil),
 		(*ClientMessage_Frame)(nil),
@@ -2219,6 +2618,7 @@ func file_session_proto_init() {
 		(*ClientMessage_CancelWatch)(nil),
 		(*ClientMessage_Heartbeat)(nil),
 		(*ClientMessage_Goodbye)(nil),
+		(*ClientMessage_Credentials)(nil),
 	}
 	file_session_proto_msgTypes[1].OneofWrappers = []any{
 		(*ServerMessage_Hello)(nil),
@@ -2228,14 +2628,16 @@ func file_session_proto_init() {
 		(*ServerMessage_Heartbeat)(nil),
 		(*ServerMessage_Goodbye)(nil),
 		(*ServerMessage_LeaderHint)(nil),
+		(*ServerMessage_Authenticated)(nil),
 	}
-	file_session_proto_msgTypes[5].OneofWrappers = []any{
+	file_session_proto_msgTypes[7].OneofWrappers = []any{
 		(*Operation_Write)(nil),
 		(*Operation_Query)(nil),
 		(*Operation_Watch)(nil),
 		(*Operation_Admin)(nil),
+		(*Operation_Token)(nil),
 	}
-	file_session_proto_msgTypes[6].OneofWrappers = []any{
+	file_session_proto_msgTypes[10].OneofWrappers = []any{
 		(*Write_Put)(nil),
 		(*Write_PutMany)(nil),
 		(*Write_Delete)(nil),
@@ -2254,13 +2656,15 @@ func file_session_proto_init() {
 		(*Write_CloseCursor)(nil),
 		(*Write_Compact)(nil),
 		(*Write_SetConfig)(nil),
+		(*Write_ChangeAuth)(nil),
 	}
-	file_session_proto_msgTypes[8].OneofWrappers = []any{
+	file_session_proto_msgTypes[12].OneofWrappers = []any{
 		(*Reply_Error)(nil),
 		(*Reply_Result)(nil),
 		(*Reply_Query)(nil),
 		(*Reply_Watch)(nil),
 		(*Reply_Admin)(nil),
+		(*Reply_Token)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2268,7 +2672,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -206,6 +206,8 @@ type SnapshotRow struct {
 	//	*SnapshotRow_Report
 	//	*SnapshotRow_Index
 	//	*SnapshotRow_Sample
+	//	*SnapshotRow_Auth
+	//	*SnapshotRow_Audit
 	//	*SnapshotRow_Footer
 	Row isSnapshotRow_Row `protobuf_oneof:"row"`
 	// Of floor and current rows, what the record itself does not say about the
@@ -352,6 +354,24 @@ func (x *SnapshotRow) GetSample() *RevisionSample {
 	return nil
 }
 
+func (x *SnapshotRow) GetAuth() *SnapshotAuth {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotRow_Auth); ok {
+			return x.Auth
+		}
+	}
+	return nil
+}
+
+func (x *SnapshotRow) GetAudit() *AuditRecord {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotRow_Audit); ok {
+			return x.Audit
+		}
+	}
+	return nil
+}
+
 func (x *SnapshotRow) GetFooter() *SnapshotFooter {
 	if x != nil {
 		if x, ok := x.Row.(*SnapshotRow_Footer); ok {
@@ -430,6 +450,14 @@ type SnapshotRow_Sample struct {
 	Sample *RevisionSample `protobuf:"bytes,11,opt,name=sample,proto3,oneof"`
 }
 
+type SnapshotRow_Auth struct {
+	Auth *SnapshotAuth `protobuf:"bytes,12,opt,name=auth,proto3,oneof"`
+}
+
+type SnapshotRow_Audit struct {
+	Audit *AuditRecord `protobuf:"bytes,13,opt,name=audit,proto3,oneof"`
+}
+
 type SnapshotRow_Footer struct {
 	Footer *SnapshotFooter `protobuf:"bytes,15,opt,name=footer,proto3,oneof"`
 }
@@ -456,19 +484,25 @@ func (*SnapshotRow_Index) isSnapshotRow_Row() {}
 
 func (*SnapshotRow_Sample) isSnapshotRow_Row() {}
 
+func (*SnapshotRow_Auth) isSnapshotRow_Row() {}
+
+func (*SnapshotRow_Audit) isSnapshotRow_Row() {}
+
 func (*SnapshotRow_Footer) isSnapshotRow_Row() {}
 
 type SnapshotLease struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	TtlMs         int64                  `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
-	DeadlineMs    int64                  `protobuf:"varint,3,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"`
-	GrantedAt     uint64                 `protobuf:"varint,4,opt,name=granted_at,json=grantedAt,proto3" json:"granted_at,omitempty"`
-	Anonymous     bool                   `protobuf:"varint,5,opt,name=anonymous,proto3" json:"anonymous,omitempty"`
-	Metadata      []*MetadataEntry       `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty"`
-	Renewals      uint64                 `protobuf:"varint,7,opt,name=renewals,proto3" json:"renewals,omitempty"`
-	Alias         uint64                 `protobuf:"varint,8,opt,name=alias,proto3" json:"alias,omitempty"`
-	SessionId     uint64                 `protobuf:"varint,9,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Id         uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	TtlMs      int64                  `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	DeadlineMs int64                  `protobuf:"varint,3,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"`
+	GrantedAt  uint64                 `protobuf:"varint,4,opt,name=granted_at,json=grantedAt,proto3" json:"granted_at,omitempty"`
+	Anonymous  bool                   `protobuf:"varint,5,opt,name=anonymous,proto3" json:"anonymous,omitempty"`
+	Metadata   []*MetadataEntry       `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty"`
+	Renewals   uint64                 `protobuf:"varint,7,opt,name=renewals,proto3" json:"renewals,omitempty"`
+	Alias      uint64                 `protobuf:"varint,8,opt,name=alias,proto3" json:"alias,omitempty"`
+	SessionId  uint64                 `protobuf:"varint,9,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The user who granted it, 0 for nobody.
+	OwnerId       uint64 `protobuf:"varint,10,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -566,6 +600,113 @@ func (x *SnapshotLease) GetSessionId() uint64 {
 	return 0
 }
 
+func (x *SnapshotLease) GetOwnerId() uint64 {
+	if x != nil {
+		return x.OwnerId
+	}
+	return 0
+}
+
+// SnapshotAuth is one row of who may do what: the settings, then the roles, then the
+// users, each in order of name.
+type SnapshotAuth struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Row:
+	//
+	//	*SnapshotAuth_Settings
+	//	*SnapshotAuth_Role
+	//	*SnapshotAuth_User
+	Row           isSnapshotAuth_Row `protobuf_oneof:"row"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotAuth) Reset() {
+	*x = SnapshotAuth{}
+	mi := &file_snapshot_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotAuth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotAuth) ProtoMessage() {}
+
+func (x *SnapshotAuth) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotAuth.ProtoReflect.Descriptor instead.
+func (*SnapshotAuth) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SnapshotAuth) GetRow() isSnapshotAuth_Row {
+	if x != nil {
+		return x.Row
+	}
+	return nil
+}
+
+func (x *SnapshotAuth) GetSettings() *AuthSettings {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotAuth_Settings); ok {
+			return x.Settings
+		}
+	}
+	return nil
+}
+
+func (x *SnapshotAuth) GetRole() *Role {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotAuth_Role); ok {
+			return x.Role
+		}
+	}
+	return nil
+}
+
+func (x *SnapshotAuth) GetUser() *User {
+	if x != nil {
+		if x, ok := x.Row.(*SnapshotAuth_User); ok {
+			return x.User
+		}
+	}
+	return nil
+}
+
+type isSnapshotAuth_Row interface {
+	isSnapshotAuth_Row()
+}
+
+type SnapshotAuth_Settings struct {
+	Settings *AuthSettings `protobuf:"bytes,1,opt,name=settings,proto3,oneof"`
+}
+
+type SnapshotAuth_Role struct {
+	Role *Role `protobuf:"bytes,2,opt,name=role,proto3,oneof"`
+}
+
+type SnapshotAuth_User struct {
+	User *User `protobuf:"bytes,3,opt,name=user,proto3,oneof"`
+}
+
+func (*SnapshotAuth_Settings) isSnapshotAuth_Row() {}
+
+func (*SnapshotAuth_Role) isSnapshotAuth_Row() {}
+
+func (*SnapshotAuth_User) isSnapshotAuth_Row() {}
+
 type SnapshotSession struct {
 	state         protoimpl.MessageState    `protogen:"open.v1"`
 	Id            uint64                    `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -580,7 +721,7 @@ type SnapshotSession struct {
 
 func (x *SnapshotSession) Reset() {
 	*x = SnapshotSession{}
-	mi := &file_snapshot_proto_msgTypes[3]
+	mi := &file_snapshot_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +733,7 @@ func (x *SnapshotSession) String() string {
 func (*SnapshotSession) ProtoMessage() {}
 
 func (x *SnapshotSession) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[3]
+	mi := &file_snapshot_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +746,7 @@ func (x *SnapshotSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSession.ProtoReflect.Descriptor instead.
 func (*SnapshotSession) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{3}
+	return file_snapshot_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SnapshotSession) GetId() uint64 {
@@ -665,7 +806,7 @@ type SnapshotIdempotency struct {
 
 func (x *SnapshotIdempotency) Reset() {
 	*x = SnapshotIdempotency{}
-	mi := &file_snapshot_proto_msgTypes[4]
+	mi := &file_snapshot_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +818,7 @@ func (x *SnapshotIdempotency) String() string {
 func (*SnapshotIdempotency) ProtoMessage() {}
 
 func (x *SnapshotIdempotency) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[4]
+	mi := &file_snapshot_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +831,7 @@ func (x *SnapshotIdempotency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotIdempotency.ProtoReflect.Descriptor instead.
 func (*SnapshotIdempotency) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{4}
+	return file_snapshot_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SnapshotIdempotency) GetKey() string {
@@ -744,7 +885,7 @@ type SnapshotCursor struct {
 
 func (x *SnapshotCursor) Reset() {
 	*x = SnapshotCursor{}
-	mi := &file_snapshot_proto_msgTypes[5]
+	mi := &file_snapshot_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +897,7 @@ func (x *SnapshotCursor) String() string {
 func (*SnapshotCursor) ProtoMessage() {}
 
 func (x *SnapshotCursor) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[5]
+	mi := &file_snapshot_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +910,7 @@ func (x *SnapshotCursor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotCursor.ProtoReflect.Descriptor instead.
 func (*SnapshotCursor) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{5}
+	return file_snapshot_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SnapshotCursor) GetCursor() *CursorInfo {
@@ -790,7 +931,7 @@ type SnapshotReport struct {
 
 func (x *SnapshotReport) Reset() {
 	*x = SnapshotReport{}
-	mi := &file_snapshot_proto_msgTypes[6]
+	mi := &file_snapshot_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +943,7 @@ func (x *SnapshotReport) String() string {
 func (*SnapshotReport) ProtoMessage() {}
 
 func (x *SnapshotReport) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[6]
+	mi := &file_snapshot_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +956,7 @@ func (x *SnapshotReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReport.ProtoReflect.Descriptor instead.
 func (*SnapshotReport) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{6}
+	return file_snapshot_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SnapshotReport) GetReplicaId() uint64 {
@@ -850,7 +991,7 @@ type RevisionSample struct {
 
 func (x *RevisionSample) Reset() {
 	*x = RevisionSample{}
-	mi := &file_snapshot_proto_msgTypes[7]
+	mi := &file_snapshot_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +1003,7 @@ func (x *RevisionSample) String() string {
 func (*RevisionSample) ProtoMessage() {}
 
 func (x *RevisionSample) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[7]
+	mi := &file_snapshot_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +1016,7 @@ func (x *RevisionSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevisionSample.ProtoReflect.Descriptor instead.
 func (*RevisionSample) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{7}
+	return file_snapshot_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RevisionSample) GetRevision() uint64 {
@@ -902,7 +1043,7 @@ type SnapshotFooter struct {
 
 func (x *SnapshotFooter) Reset() {
 	*x = SnapshotFooter{}
-	mi := &file_snapshot_proto_msgTypes[8]
+	mi := &file_snapshot_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +1055,7 @@ func (x *SnapshotFooter) String() string {
 func (*SnapshotFooter) ProtoMessage() {}
 
 func (x *SnapshotFooter) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[8]
+	mi := &file_snapshot_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +1068,7 @@ func (x *SnapshotFooter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotFooter.ProtoReflect.Descriptor instead.
 func (*SnapshotFooter) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_snapshot_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SnapshotFooter) GetRows() uint64 {
@@ -948,7 +1089,7 @@ type SnapshotV1Header struct {
 
 func (x *SnapshotV1Header) Reset() {
 	*x = SnapshotV1Header{}
-	mi := &file_snapshot_proto_msgTypes[9]
+	mi := &file_snapshot_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -960,7 +1101,7 @@ func (x *SnapshotV1Header) String() string {
 func (*SnapshotV1Header) ProtoMessage() {}
 
 func (x *SnapshotV1Header) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[9]
+	mi := &file_snapshot_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -973,7 +1114,7 @@ func (x *SnapshotV1Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotV1Header.ProtoReflect.Descriptor instead.
 func (*SnapshotV1Header) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{9}
+	return file_snapshot_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SnapshotV1Header) GetSchemaVersion() uint32 {
@@ -1002,7 +1143,7 @@ type SnapshotV1Row struct {
 
 func (x *SnapshotV1Row) Reset() {
 	*x = SnapshotV1Row{}
-	mi := &file_snapshot_proto_msgTypes[10]
+	mi := &file_snapshot_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1155,7 @@ func (x *SnapshotV1Row) String() string {
 func (*SnapshotV1Row) ProtoMessage() {}
 
 func (x *SnapshotV1Row) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[10]
+	mi := &file_snapshot_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1168,7 @@ func (x *SnapshotV1Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotV1Row.ProtoReflect.Descriptor instead.
 func (*SnapshotV1Row) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{10}
+	return file_snapshot_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SnapshotV1Row) GetKey() []byte {
@@ -1061,7 +1202,7 @@ type SnapshotSession_Answer struct {
 
 func (x *SnapshotSession_Answer) Reset() {
 	*x = SnapshotSession_Answer{}
-	mi := &file_snapshot_proto_msgTypes[11]
+	mi := &file_snapshot_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +1214,7 @@ func (x *SnapshotSession_Answer) String() string {
 func (*SnapshotSession_Answer) ProtoMessage() {}
 
 func (x *SnapshotSession_Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[11]
+	mi := &file_snapshot_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +1227,7 @@ func (x *SnapshotSession_Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSession_Answer.ProtoReflect.Descriptor instead.
 func (*SnapshotSession_Answer) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{3, 0}
+	return file_snapshot_proto_rawDescGZIP(), []int{4, 0}
 }
 
 func (x *SnapshotSession_Answer) GetSequence() uint64 {
@@ -1108,7 +1249,8 @@ var File_snapshot_proto protoreflect.FileDescriptor
 const file_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"\x0esnapshot.proto\x12\n" +
-	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\"\xcc\x04\n" +
+	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\x1a\n" +
+	"auth.proto\"\xcc\x04\n" +
 	"\x0eSnapshotHeader\x12%\n" +
 	"\x0eschema_version\x18\x01 \x01(\rR\rschemaVersion\x12\x1d\n" +
 	"\n" +
@@ -1129,7 +1271,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\rapply_version\x18\r \x01(\rR\fapplyVersion\x121\n" +
 	"\x06config\x18\x0e \x01(\v2\x19.concord.v1.ClusterConfigR\x06config\x12\x16\n" +
 	"\x06digest\x18\x0f \x01(\x04R\x06digest\x12#\n" +
-	"\rcommand_count\x18\x10 \x01(\x04R\fcommandCount\"\xd2\x05\n" +
+	"\rcommand_count\x18\x10 \x01(\x04R\fcommandCount\"\xb3\x06\n" +
 	"\vSnapshotRow\x124\n" +
 	"\x06header\x18\x01 \x01(\v2\x1a.concord.v1.SnapshotHeaderH\x00R\x06header\x12*\n" +
 	"\x05floor\x18\x02 \x01(\v2\x12.concord.v1.RecordH\x00R\x05floor\x12)\n" +
@@ -1142,11 +1284,13 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x06report\x18\t \x01(\v2\x1a.concord.v1.SnapshotReportH\x00R\x06report\x12-\n" +
 	"\x05index\x18\n" +
 	" \x01(\v2\x15.concord.v1.IndexInfoH\x00R\x05index\x124\n" +
-	"\x06sample\x18\v \x01(\v2\x1a.concord.v1.RevisionSampleH\x00R\x06sample\x124\n" +
+	"\x06sample\x18\v \x01(\v2\x1a.concord.v1.RevisionSampleH\x00R\x06sample\x12.\n" +
+	"\x04auth\x18\f \x01(\v2\x18.concord.v1.SnapshotAuthH\x00R\x04auth\x12/\n" +
+	"\x05audit\x18\r \x01(\v2\x17.concord.v1.AuditRecordH\x00R\x05audit\x124\n" +
 	"\x06footer\x18\x0f \x01(\v2\x1a.concord.v1.SnapshotFooterH\x00R\x06footer\x12\x19\n" +
 	"\bop_index\x18\x10 \x01(\rR\aopIndex\x12,\n" +
 	"\x05cause\x18\x11 \x01(\x0e2\x16.concord.v1.EventCauseR\x05causeB\x05\n" +
-	"\x03row\"\x9c\x02\n" +
+	"\x03row\"\xb7\x02\n" +
 	"\rSnapshotLease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x15\n" +
 	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\x12\x1f\n" +
@@ -1159,7 +1303,14 @@ const file_snapshot_proto_rawDesc = "" +
 	"\brenewals\x18\a \x01(\x04R\brenewals\x12\x14\n" +
 	"\x05alias\x18\b \x01(\x04R\x05alias\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\t \x01(\x04R\tsessionId\"\xab\x02\n" +
+	"session_id\x18\t \x01(\x04R\tsessionId\x12\x19\n" +
+	"\bowner_id\x18\n" +
+	" \x01(\x04R\aownerId\"\x9d\x01\n" +
+	"\fSnapshotAuth\x126\n" +
+	"\bsettings\x18\x01 \x01(\v2\x18.concord.v1.AuthSettingsH\x00R\bsettings\x12&\n" +
+	"\x04role\x18\x02 \x01(\v2\x10.concord.v1.RoleH\x00R\x04role\x12&\n" +
+	"\x04user\x18\x03 \x01(\v2\x10.concord.v1.UserH\x00R\x04userB\x05\n" +
+	"\x03row\"\xab\x02\n" +
 	"\x0fSnapshotSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\x04R\aleaseId\x12\x14\n" +
@@ -1209,54 +1360,64 @@ func file_snapshot_proto_rawDescGZIP() []byte {
 	return file_snapshot_proto_rawDescData
 }
 
-var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_snapshot_proto_goTypes = []any{
 	(*SnapshotHeader)(nil),         // 0: concord.v1.SnapshotHeader
 	(*SnapshotRow)(nil),            // 1: concord.v1.SnapshotRow
 	(*SnapshotLease)(nil),          // 2: concord.v1.SnapshotLease
-	(*SnapshotSession)(nil),        // 3: concord.v1.SnapshotSession
-	(*SnapshotIdempotency)(nil),    // 4: concord.v1.SnapshotIdempotency
-	(*SnapshotCursor)(nil),         // 5: concord.v1.SnapshotCursor
-	(*SnapshotReport)(nil),         // 6: concord.v1.SnapshotReport
-	(*RevisionSample)(nil),         // 7: concord.v1.RevisionSample
-	(*SnapshotFooter)(nil),         // 8: concord.v1.SnapshotFooter
-	(*SnapshotV1Header)(nil),       // 9: concord.v1.SnapshotV1Header
-	(*SnapshotV1Row)(nil),          // 10: concord.v1.SnapshotV1Row
-	(*SnapshotSession_Answer)(nil), // 11: concord.v1.SnapshotSession.Answer
-	(*ClusterConfig)(nil),          // 12: concord.v1.ClusterConfig
-	(*Record)(nil),                 // 13: concord.v1.Record
-	(*Event)(nil),                  // 14: concord.v1.Event
-	(*IndexInfo)(nil),              // 15: concord.v1.IndexInfo
-	(EventCause)(0),                // 16: concord.v1.EventCause
-	(*MetadataEntry)(nil),          // 17: concord.v1.MetadataEntry
-	(*Result)(nil),                 // 18: concord.v1.Result
-	(*CursorInfo)(nil),             // 19: concord.v1.CursorInfo
+	(*SnapshotAuth)(nil),           // 3: concord.v1.SnapshotAuth
+	(*SnapshotSession)(nil),        // 4: concord.v1.SnapshotSession
+	(*SnapshotIdempotency)(nil),    // 5: concord.v1.SnapshotIdempotency
+	(*SnapshotCursor)(nil),         // 6: concord.v1.SnapshotCursor
+	(*SnapshotReport)(nil),         // 7: concord.v1.SnapshotReport
+	(*RevisionSample)(nil),         // 8: concord.v1.RevisionSample
+	(*SnapshotFooter)(nil),         // 9: concord.v1.SnapshotFooter
+	(*SnapshotV1Header)(nil),       // 10: concord.v1.SnapshotV1Header
+	(*SnapshotV1Row)(nil),          // 11: concord.v1.SnapshotV1Row
+	(*SnapshotSession_Answer)(nil), // 12: concord.v1.SnapshotSession.Answer
+	(*ClusterConfig)(nil),          // 13: concord.v1.ClusterConfig
+	(*Record)(nil),                 // 14: concord.v1.Record
+	(*Event)(nil),                  // 15: concord.v1.Event
+	(*IndexInfo)(nil),              // 16: concord.v1.IndexInfo
+	(*AuditRecord)(nil),            // 17: concord.v1.AuditRecord
+	(EventCause)(0),                // 18: concord.v1.EventCause
+	(*MetadataEntry)(nil),          // 19: concord.v1.MetadataEntry
+	(*AuthSettings)(nil),           // 20: concord.v1.AuthSettings
+	(*Role)(nil),                   // 21: concord.v1.Role
+	(*User)(nil),                   // 22: concord.v1.User
+	(*Result)(nil),                 // 23: concord.v1.Result
+	(*CursorInfo)(nil),             // 24: concord.v1.CursorInfo
 }
 var file_snapshot_proto_depIdxs = []int32{
-	12, // 0: concord.v1.SnapshotHeader.config:type_name -> concord.v1.ClusterConfig
+	13, // 0: concord.v1.SnapshotHeader.config:type_name -> concord.v1.ClusterConfig
 	0,  // 1: concord.v1.SnapshotRow.header:type_name -> concord.v1.SnapshotHeader
-	13, // 2: concord.v1.SnapshotRow.floor:type_name -> concord.v1.Record
-	14, // 3: concord.v1.SnapshotRow.event:type_name -> concord.v1.Event
-	13, // 4: concord.v1.SnapshotRow.current:type_name -> concord.v1.Record
+	14, // 2: concord.v1.SnapshotRow.floor:type_name -> concord.v1.Record
+	15, // 3: concord.v1.SnapshotRow.event:type_name -> concord.v1.Event
+	14, // 4: concord.v1.SnapshotRow.current:type_name -> concord.v1.Record
 	2,  // 5: concord.v1.SnapshotRow.lease:type_name -> concord.v1.SnapshotLease
-	3,  // 6: concord.v1.SnapshotRow.session:type_name -> concord.v1.SnapshotSession
-	4,  // 7: concord.v1.SnapshotRow.idempotency:type_name -> concord.v1.SnapshotIdempotency
-	5,  // 8: concord.v1.SnapshotRow.cursor:type_name -> concord.v1.SnapshotCursor
-	6,  // 9: concord.v1.SnapshotRow.report:type_name -> concord.v1.SnapshotReport
-	15, // 10: concord.v1.SnapshotRow.index:type_name -> concord.v1.IndexInfo
-	7,  // 11: concord.v1.SnapshotRow.sample:type_name -> concord.v1.RevisionSample
-	8,  // 12: concord.v1.SnapshotRow.footer:type_name -> concord.v1.SnapshotFooter
-	16, // 13: concord.v1.SnapshotRow.cause:type_name -> concord.v1.EventCause
-	17, // 14: concord.v1.SnapshotLease.metadata:type_name -> concord.v1.MetadataEntry
-	11, // 15: concord.v1.SnapshotSession.answers:type_name -> concord.v1.SnapshotSession.Answer
-	18, // 16: concord.v1.SnapshotIdempotency.result:type_name -> concord.v1.Result
-	19, // 17: concord.v1.SnapshotCursor.cursor:type_name -> concord.v1.CursorInfo
-	18, // 18: concord.v1.SnapshotSession.Answer.result:type_name -> concord.v1.Result
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	4,  // 6: concord.v1.SnapshotRow.session:type_name -> concord.v1.SnapshotSession
+	5,  // 7: concord.v1.SnapshotRow.idempotency:type_name -> concord.v1.SnapshotIdempotency
+	6,  // 8: concord.v1.SnapshotRow.cursor:type_name -> concord.v1.SnapshotCursor
+	7,  // 9: concord.v1.SnapshotRow.report:type_name -> concord.v1.SnapshotReport
+	16, // 10: concord.v1.SnapshotRow.index:type_name -> concord.v1.IndexInfo
+	8,  // 11: concord.v1.SnapshotRow.sample:type_name -> concord.v1.RevisionSample
+	3,  // 12: concord.v1.SnapshotRow.auth:type_name -> concord.v1.SnapshotAuth
+	17, // 13: concord.v1.SnapshotRow.audit:type_name -> concord.v1.AuditRecord
+	9,  // 14: concord.v1.SnapshotRow.footer:type_name -> concord.v1.SnapshotFooter
+	18, // 15: concord.v1.SnapshotRow.cause:type_name -> concord.v1.EventCause
+	19, // 16: concord.v1.SnapshotLease.metadata:type_name -> concord.v1.MetadataEntry
+	20, // 17: concord.v1.SnapshotAuth.settings:type_name -> concord.v1.AuthSettings
+	21, // 18: concord.v1.SnapshotAuth.role:type_name -> concord.v1.Role
+	22, // 19: concord.v1.SnapshotAuth.user:type_name -> concord.v1.User
+	12, // 20: concord.v1.SnapshotSession.answers:type_name -> concord.v1.SnapshotSession.Answer
+	23, // 21: concord.v1.SnapshotIdempotency.result:type_name -> concord.v1.Result
+	24, // 22: concord.v1.SnapshotCursor.cursor:type_name -> concord.v1.CursorInfo
+	23, // 23: concord.v1.SnapshotSession.Answer.result:type_name -> concord.v1.Result
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
@@ -1266,6 +1427,7 @@ func file_snapshot_proto_init() {
 	}
 	file_record_proto_init()
 	file_command_proto_init()
+	file_auth_proto_init()
 	file_snapshot_proto_msgTypes[1].OneofWrappers = []any{
 		(*SnapshotRow_Header)(nil),
 		(*SnapshotRow_Floor)(nil),
@@ -1278,7 +1440,14 @@ func file_snapshot_proto_init() {
 		(*SnapshotRow_Report)(nil),
 		(*SnapshotRow_Index)(nil),
 		(*SnapshotRow_Sample)(nil),
+		(*SnapshotRow_Auth)(nil),
+		(*SnapshotRow_Audit)(nil),
 		(*SnapshotRow_Footer)(nil),
+	}
+	file_snapshot_proto_msgTypes[3].OneofWrappers = []any{
+		(*SnapshotAuth_Settings)(nil),
+		(*SnapshotAuth_Role)(nil),
+		(*SnapshotAuth_User)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1286,7 +1455,7 @@ func file_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

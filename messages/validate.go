@@ -120,6 +120,10 @@ func ValidateOperation(c *Command, cfg *ClusterConfig) *Error {
 		return ValidateRevision("revision", op.Compact.GetRevision())
 	case *Command_SetConfig:
 		return validateSetConfig(op.SetConfig)
+	case *Command_ChangeAuth:
+		return validateChangeAuth(op.ChangeAuth)
+	case *Command_RecordAudit:
+		return validateRecordAudit(op.RecordAudit)
 	}
 	return nil
 }

@@ -26,6 +26,9 @@ var configBounds = map[protoreflect.Name][2]int64{
 	"cursors_max":               {1, 1_000_000},
 	"indexes_max":               {0, 1_024},
 	"index_entries_per_key_max": {1, 65_536},
+	"audit_records_max":         {0, 1_000_000},
+	"audit_age_ms":              {0, LeaseTTLMaxMs},
+	"user_leases_max":           {0, 10_000_000},
 }
 
 // ValidateConfig checks a whole configuration.

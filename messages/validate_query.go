@@ -37,7 +37,13 @@ func ValidateQuery(q *Query) *Error {
 		return validateLimit("limit", r.LeaseList.GetLimit())
 	case *Query_IndexLookup:
 		return validateLookup(r.IndexLookup)
-	case *Query_Revision, *Query_IndexList, *Query_CursorList, *Query_Config, *Query_Status:
+	case *Query_UserList:
+		return validateLimit("limit", r.UserList.GetLimit())
+	case *Query_RoleList:
+		return validateLimit("limit", r.RoleList.GetLimit())
+	case *Query_Audit:
+		return validateLimit("limit", r.Audit.GetLimit())
+	case *Query_Revision, *Query_IndexList, *Query_CursorList, *Query_Config, *Query_Status, *Query_AuthStatus:
 		return nil
 	}
 	return NewError(Code_CODE_UNSUPPORTED, "unknown or missing query").WithField("query")
