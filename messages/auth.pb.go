@@ -1249,7 +1249,11 @@ type AuditContext struct {
 	// Time of day at the node that took the request. For people: nothing is decided by it.
 	AtUnixMs int64 `protobuf:"varint,1,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
 	// Where the request came from.
-	Address       string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	// As in AuditRecord: worded by the node that took the request, so that all replicas
+	// have the same words.
+	Action        string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
+	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1294,6 +1298,20 @@ func (x *AuditContext) GetAtUnixMs() int64 {
 func (x *AuditContext) GetAddress() string {
 	if x != nil {
 		return x.Address
+	}
+	return ""
+}
+
+func (x *AuditContext) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *AuditContext) GetDetail() string {
+	if x != nil {
+		return x.Detail
 	}
 	return ""
 }
@@ -1414,10 +1432,9 @@ func (x *AuditRecord) GetRevision() uint64 {
 
 // RecordAudit is proposed by a node for what is no command: changes of members, backups.
 type RecordAudit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
-	Detail        string                 `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
-	Code          Code                   `protobuf:"varint,3,opt,name=code,proto3,enum=concord.v1.Code" json:"code,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// CODE_OK, or why it failed.
+	Code          Code `protobuf:"varint,3,opt,name=code,proto3,enum=concord.v1.Code" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1450,20 +1467,6 @@ func (x *RecordAudit) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RecordAudit.ProtoReflect.Descriptor instead.
 func (*RecordAudit) Descriptor() ([]byte, []int) {
 	return file_auth_proto_rawDescGZIP(), []int{20}
-}
-
-func (x *RecordAudit) GetAction() string {
-	if x != nil {
-		return x.Action
-	}
-	return ""
-}
-
-func (x *RecordAudit) GetDetail() string {
-	if x != nil {
-		return x.Detail
-	}
-	return ""
 }
 
 func (x *RecordAudit) GetCode() Code {
@@ -1563,11 +1566,13 @@ const file_auth_proto_rawDesc = "" +
 	"\rauth_revision\x18\x01 \x01(\x04R\fauthRevision\x12\x18\n" +
 	"\aenabled\x18\x02 \x01(\bR\aenabled\x12$\n" +
 	"\x04user\x18\x03 \x01(\v2\x10.concord.v1.UserR\x04user\x12$\n" +
-	"\x04role\x18\x04 \x01(\v2\x10.concord.v1.RoleR\x04role\"F\n" +
+	"\x04role\x18\x04 \x01(\v2\x10.concord.v1.RoleR\x04role\"v\n" +
 	"\fAuditContext\x12\x1c\n" +
 	"\n" +
 	"at_unix_ms\x18\x01 \x01(\x03R\batUnixMs\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x80\x02\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"\x80\x02\n" +
 	"\vAuditRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x19\n" +
 	"\bclock_ms\x18\x02 \x01(\x03R\aclockMs\x12\x1c\n" +
@@ -1578,10 +1583,8 @@ const file_auth_proto_rawDesc = "" +
 	"\x06action\x18\x06 \x01(\tR\x06action\x12\x16\n" +
 	"\x06detail\x18\a \x01(\tR\x06detail\x12$\n" +
 	"\x04code\x18\b \x01(\x0e2\x10.concord.v1.CodeR\x04code\x12\x1a\n" +
-	"\brevision\x18\t \x01(\x04R\brevision\"c\n" +
-	"\vRecordAudit\x12\x16\n" +
-	"\x06action\x18\x01 \x01(\tR\x06action\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail\x12$\n" +
+	"\brevision\x18\t \x01(\x04R\brevision\"3\n" +
+	"\vRecordAudit\x12$\n" +
 	"\x04code\x18\x03 \x01(\x0e2\x10.concord.v1.CodeR\x04codeB(Z&github.com/concord-kv/concord/messagesb\x06proto3"
 
 var (

@@ -122,8 +122,6 @@ func ValidateOperation(c *Command, cfg *ClusterConfig) *Error {
 		return validateSetConfig(op.SetConfig)
 	case *Command_ChangeAuth:
 		return validateChangeAuth(op.ChangeAuth)
-	case *Command_RecordAudit:
-		return validateRecordAudit(op.RecordAudit)
 	}
 	return nil
 }

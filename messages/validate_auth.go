@@ -139,13 +139,17 @@ func validateGrant(g *Grant) *Error {
 	return nil
 }
 
-// validateRecordAudit checks what a node wants to be noted.
-func validateRecordAudit(a *RecordAudit) *Error {
-	if n := len(a.GetAction()); n == 0 || n > AuditActionBytesMax {
-		return badLength("action", n, AuditActionBytesMax)
+// ValidateAudit checks what goes with a command that leaves an audit record; nil is
+// valid.
+func ValidateAudit(a *AuditContext) *Error {
+	if n := len(a.GetAction()); a != nil && n == 0 || n > AuditActionBytesMax {
+		return badLength("audit.action", n, AuditActionBytesMax)
 	}
 	if n := len(a.GetDetail()); n > AuditDetailBytesMax {
-		return tooLong("detail", n, AuditDetailBytesMax)
+		return tooLong("audit.detail", n, AuditDetailBytesMax)
+	}
+	if n := len(a.GetAddress()); n > AuditDetailBytesMax {
+		return tooLong("audit.address", n, AuditDetailBytesMax)
 	}
 	return nil
 }
