@@ -432,12 +432,14 @@ type Member struct {
 	Revision     uint64 `protobuf:"varint,7,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Its state at digest_index is not what the answering node's was: one of them is
 	// wrong.
-	Differs       bool   `protobuf:"varint,8,opt,name=differs,proto3" json:"differs,omitempty"`
-	DigestIndex   uint64 `protobuf:"varint,9,opt,name=digest_index,json=digestIndex,proto3" json:"digest_index,omitempty"`
-	Version       string `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
-	HeardMsAgo    int64  `protobuf:"varint,11,opt,name=heard_ms_ago,json=heardMsAgo,proto3" json:"heard_ms_ago,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Differs     bool   `protobuf:"varint,8,opt,name=differs,proto3" json:"differs,omitempty"`
+	DigestIndex uint64 `protobuf:"varint,9,opt,name=digest_index,json=digestIndex,proto3" json:"digest_index,omitempty"`
+	Version     string `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
+	HeardMsAgo  int64  `protobuf:"varint,11,opt,name=heard_ms_ago,json=heardMsAgo,proto3" json:"heard_ms_ago,omitempty"`
+	// The highest apply version that it can run; 0 when it was never heard.
+	ApplyVersionMax uint32 `protobuf:"varint,12,opt,name=apply_version_max,json=applyVersionMax,proto3" json:"apply_version_max,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
@@ -543,6 +545,13 @@ func (x *Member) GetVersion() string {
 func (x *Member) GetHeardMsAgo() int64 {
 	if x != nil {
 		return x.HeardMsAgo
+	}
+	return 0
+}
+
+func (x *Member) GetApplyVersionMax() uint32 {
+	if x != nil {
+		return x.ApplyVersionMax
 	}
 	return 0
 }
@@ -1017,7 +1026,7 @@ const file_admin_proto_rawDesc = "" +
 	"\n" +
 	"replica_id\x18\x04 \x01(\x04R\treplicaId\x12\x1b\n" +
 	"\tleader_id\x18\x05 \x01(\x04R\bleaderId\x12\x1b\n" +
-	"\traft_term\x18\x06 \x01(\x04R\braftTerm\"\xda\x02\n" +
+	"\traft_term\x18\x06 \x01(\x04R\braftTerm\"\x86\x03\n" +
 	"\x06Member\x12\x1d\n" +
 	"\n" +
 	"replica_id\x18\x01 \x01(\x04R\treplicaId\x123\n" +
@@ -1032,7 +1041,8 @@ const file_admin_proto_rawDesc = "" +
 	"\aversion\x18\n" +
 	" \x01(\tR\aversion\x12 \n" +
 	"\fheard_ms_ago\x18\v \x01(\x03R\n" +
-	"heardMsAgo\"f\n" +
+	"heardMsAgo\x12*\n" +
+	"\x11apply_version_max\x18\f \x01(\rR\x0fapplyVersionMax\"f\n" +
 	"\x10AddMemberRequest\x123\n" +
 	"\aaddress\x18\x01 \x01(\v2\x19.concord.v1.MemberAddressR\aaddress\x12\x1d\n" +
 	"\n" +

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/concord-kv/concord/messages"
@@ -76,23 +75,3 @@ func (m *Machine) bootstrap(r *messages.Result, b *messages.Bootstrap) *messages
 
 // clusterIDBytesMax bounds Bootstrap.cluster_id.
 const clusterIDBytesMax = 64
-
-// raiseApplyVersion lets newer rules begin. It answers ConfigResult.
-func (m *Machine) raiseApplyVersion(r *messages.Result, v *messages.RaiseApplyVersion) *messages.Error {
-	if v.GetVersion() < m.global.applyVersion {
-		return messages.InvalidField("version", "%d is below the current %d", v.GetVersion(), m.global.applyVersion)
-	}
-	m.requireVersion(v.GetVersion())
-	m.global.applyVersion = v.GetVersion()
-	r.Answer = &messages.Result_Config{Config: &messages.ConfigResult{Config: m.config}}
-	return nil
-}
-
-// requireVersion stops a build that cannot follow: if it went on it would answer
-// otherwise than its peers.
-func (m *Machine) requireVersion(version uint32) {
-	if version > messages.ApplyVersion {
-		panic(fmt.Sprintf("state: the cluster applies by version %d and this build knows %d: install a newer one",
-			version, messages.ApplyVersion))
-	}
-}

@@ -83,7 +83,7 @@ func importRows(rows []*messages.SnapshotV1Row, takenAt int64, o ImportOptions) 
 	if err != nil {
 		return nil, fmt.Errorf("import: %w", err)
 	}
-	m := newMachine(s)
+	m := newMachine(s, messages.ApplyVersion)
 	m.global = global{
 		clusterID: slices.Clone(o.ClusterID), incarnation: o.Incarnation, applyVersion: messages.ApplyVersion,
 		nextLeaseID: 1, nextSessionID: 1,

@@ -8,10 +8,13 @@ import (
 
 func (m *Machine) createIndex(r *messages.Result, c *messages.CreateIndex) *messages.Error {
 	if most := m.config.GetIndexesMax(); uint64(m.indexes.Len()) >= most {
-		return messages.NewError(messages.Code_CODE_INDEX_LIMIT, "%d indexes exist", most).WithLimit(most)
+		return m.field(messages.NewError(messages.Code_CODE_INDEX_LIMIT, "%d indexes exist", most).WithLimit(most), "definition")
 	}
 	info, err := m.indexes.Create(c.GetDefinition(), m.config.GetIndexEntriesPerKeyMax())
 	if err != nil {
+		if err.Code() == messages.Code_CODE_INDEX_EXISTS {
+			err = m.field(err, "definition.name")
+		}
 		return err
 	}
 	r.Answer = &messages.Result_Index{Index: &messages.IndexResult{Index: info}}
@@ -21,7 +24,7 @@ func (m *Machine) createIndex(r *messages.Result, c *messages.CreateIndex) *mess
 func (m *Machine) dropIndex(r *messages.Result, d *messages.DropIndex) *messages.Error {
 	info, err := m.indexes.Drop(d.GetName())
 	if err != nil {
-		return err
+		return m.field(err, "name")
 	}
 	r.Answer = &messages.Result_Index{Index: &messages.IndexResult{Index: info}}
 	return nil
@@ -35,7 +38,7 @@ func (m *Machine) stepIndex(r *messages.Result, s *messages.StepIndex) *messages
 	})
 	info, err := m.indexes.View().Info(s.GetName())
 	if err != nil {
-		return err
+		return m.field(err, "name")
 	}
 	r.Answer = &messages.Result_Index{Index: &messages.IndexResult{Index: info}}
 	return nil

@@ -52,7 +52,8 @@ func (m *Machine) roomForLease(freed int) *messages.Error {
 	if uint64(m.leases.len()-freed) < most {
 		return nil
 	}
-	return messages.NewError(messages.Code_CODE_LEASE_LIMIT, "%d leases exist, at most %d", m.leases.len(), most).WithLimit(most)
+	return m.field(messages.NewError(messages.Code_CODE_LEASE_LIMIT, "%d leases exist, at most %d", m.leases.len(), most).
+		WithLimit(most), "ttl_ms")
 }
 
 // renew moves a deadline to max(deadline, clock + ttl): never back, because its
@@ -136,7 +137,7 @@ func (m *Machine) grantLease(r *messages.Result, g *messages.GrantLease) *messag
 func (m *Machine) keepAliveLease(r *messages.Result, k *messages.KeepAliveLease) *messages.Error {
 	slot, ok := m.explicit(k.GetLeaseId())
 	if !ok {
-		return leaseNotFound(k.GetLeaseId())
+		return m.field(leaseNotFound(k.GetLeaseId()), "lease_id")
 	}
 	ttl := k.GetNewTtlMs()
 	if ttl == 0 {
@@ -174,7 +175,7 @@ func (m *Machine) keepAliveAnswer() *keepAliveAnswer {
 func (m *Machine) revokeLease(r *messages.Result, v *messages.RevokeLease) *messages.Error {
 	slot, ok := m.leases.find(v.GetLeaseId())
 	if !ok || m.leases.at(slot).anonymous {
-		return leaseNotFound(v.GetLeaseId())
+		return m.field(leaseNotFound(v.GetLeaseId()), "lease_id")
 	}
 	m.begin(false)
 	keys := m.endLease(slot, messages.EventCause_EVENT_CAUSE_REVOKED)

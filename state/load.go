@@ -15,7 +15,11 @@ import (
 // block has its checksum, every row follows from those before it, every name leads
 // somewhere, and the digest of what was loaded is the one that was saved. A damaged
 // file gives a *snapfile.Error with the offset.
-func Load(r io.Reader) (*Machine, error) {
+func Load(r io.Reader) (*Machine, error) { return LoadAt(r, messages.ApplyVersion) }
+
+// LoadAt is Load of a build that knows apply versions up to supported only, for tests
+// of clusters that are being upgraded.
+func LoadAt(r io.Reader, supported uint32) (*Machine, error) {
 	file, err := snapfile.NewReader(r)
 	if err != nil {
 		return nil, err
@@ -25,7 +29,7 @@ func Load(r io.Reader) (*Machine, error) {
 	if err != nil {
 		return nil, whole(err)
 	}
-	l, err := newLoader(first.GetHeader())
+	l, err := newLoader(first.GetHeader(), supported)
 	if err != nil {
 		return nil, err
 	}
@@ -67,23 +71,24 @@ func whole(err error) error {
 // loader builds a machine from the rows of a snapshot, which come in the order of
 // their tables.
 type loader struct {
-	header  *messages.SnapshotHeader
-	kv      *store.Loader
-	m       *Machine  // once the records are complete
-	session *session  // the row before, which the next one may go on with
-	open    uint64    // its id
-	rec     store.Row // scratch
+	header    *messages.SnapshotHeader
+	supported uint32 // apply versions
+	kv        *store.Loader
+	m         *Machine  // once the records are complete
+	session   *session  // the row before, which the next one may go on with
+	open      uint64    // its id
+	rec       store.Row // scratch
 }
 
-func newLoader(h *messages.SnapshotHeader) (*loader, error) {
+func newLoader(h *messages.SnapshotHeader, supported uint32) (*loader, error) {
 	if v := h.GetSchemaVersion(); v != messages.SnapshotVersion {
 		return nil, fmt.Errorf("snapshot: schema version %d", v)
 	}
 	if err := messages.ValidateConfig(h.GetConfig()); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	if v := h.GetApplyVersion(); v > messages.ApplyVersion {
-		return nil, fmt.Errorf("snapshot: it applies by version %d and this build knows %d", v, messages.ApplyVersion)
+	if v := h.GetApplyVersion(); v > supported {
+		return nil, fmt.Errorf("snapshot: it applies by version %d and this build knows %d: install a newer one", v, supported)
 	}
 	if c := h.GetClockMs(); c < 0 || c > clockMaxMs {
 		return nil, fmt.Errorf("snapshot: %d is no time", c)
@@ -95,7 +100,7 @@ func newLoader(h *messages.SnapshotHeader) (*loader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	return &loader{header: h, kv: kv}, nil
+	return &loader{header: h, supported: supported, kv: kv}, nil
 }
 
 func (l *loader) record(row *store.Row) error {
@@ -146,7 +151,7 @@ func (l *loader) records() error {
 		return err
 	}
 	h := l.header
-	l.m = newMachine(kv)
+	l.m = newMachine(kv, l.supported)
 	l.m.setConfig(h.GetConfig())
 	l.m.applied = h.GetAppliedIndex()
 	l.m.clock = clock{ms: h.GetClockMs(), epoch: h.GetClockEpoch(), replica: h.GetClockReplicaId(), nonce: h.GetClockNonce()}

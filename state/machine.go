@@ -26,11 +26,12 @@ import (
 
 // Machine is the state of one replica. One goroutine owns it.
 type Machine struct {
-	applied uint64
-	global  global
-	clock   clock
-	config  *messages.ClusterConfig // replaced, never changed: views share it
-	configH uint64
+	applied   uint64
+	supported uint32 // the highest apply version that this build knows
+	global    global
+	clock     clock
+	config    *messages.ClusterConfig // replaced, never changed: views share it
+	configH   uint64
 
 	kv       *store.Store
 	leases   leaseTable
@@ -63,12 +64,16 @@ type global struct {
 
 // New returns the state before the first command: empty, not bootstrapped, with the
 // default configuration.
-func New() *Machine {
-	return newMachine(store.New())
-}
+func New() *Machine { return NewAt(messages.ApplyVersion) }
 
-func newMachine(kv *store.Store) *Machine {
+// NewAt is New of a build that knows apply versions up to supported only, for tests
+// of clusters that are being upgraded.
+func NewAt(supported uint32) *Machine { return newMachine(store.New(), supported) }
+
+func newMachine(kv *store.Store, supported uint32) *Machine {
 	m := &Machine{
+		supported: supported,
+
 		kv:       kv,
 		global:   global{nextLeaseID: 1, nextSessionID: 1},
 		leases:   newLeaseTable(),

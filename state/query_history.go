@@ -29,18 +29,59 @@ func (v *View) history(q *messages.HistoryRequest) (*messages.HistoryReply, *mes
 			return nil, compacted(rev.field, rev.revision, v.kv.Floor(key, key+"\x00"))
 		}
 	}
+	after := q.GetAfter()
+	if err := v.resumable(key, from, after); err != nil {
+		return nil, err
+	}
+	if after != nil && q.GetNewestFirst() {
+		to = min(to, max(after.GetRevision(), from)) // at from stands what was current there
+	}
 	limit := limitOf(q.GetLimit())
 	reply := &messages.HistoryReply{}
 	budget := newAnswerBudget()
-	v.kv.History(key, from, to, q.GetNewestFirst(), func(e store.Event) bool {
-		if len(reply.Versions) == limit || !budget.fits(e.Rec, false) {
-			reply.HasMore = true
+	visit := func(e store.Event) bool {
+		if after != nil && !beyond(e.Rec, after, q.GetNewestFirst()) {
+			return true
+		}
+		if n := len(reply.Versions); n == limit || !budget.fits(e.Rec, false) {
+			last := reply.Versions[n-1]
+			reply.HasMore, reply.Next = true, &messages.Position{Revision: last.GetRevision(), OpIndex: last.GetOpIndex()}
 			return false
 		}
 		reply.Versions = append(reply.Versions, e.Proto(false, false))
 		return true
-	})
+	}
+	if after != nil && !q.GetNewestFirst() && after.GetRevision() > from {
+		// The record that was current at from stands before after.
+		from = after.GetRevision()
+	}
+	v.kv.History(key, from, to, q.GetNewestFirst(), visit)
 	return reply, nil
+}
+
+// resumable refuses to go on after a version when others that come next to it may be
+// gone: an answer without them would be a gap that nobody sees.
+func (v *View) resumable(key string, from uint64, after *messages.Position) *messages.Error {
+	begin := v.kv.Compacted()
+	if from < begin {
+		begin = v.kv.Floor(key, key+"\x00")
+	}
+	if after == nil || begin == 0 || from > begin || after.GetRevision() > begin {
+		return nil
+	}
+	if r, ok := v.kv.Get(key, begin); ok && !beyond(r, after, false) {
+		return nil
+	}
+	return compacted("after", after.GetRevision(), begin)
+}
+
+// beyond reports whether a version comes after a position, in the order of a reply.
+func beyond(r store.Rec, p *messages.Position, newestFirst bool) bool {
+	rev, op := r.Mod(), r.OpIndex()
+	if rev == p.GetRevision() {
+		return newestFirst && op < p.GetOpIndex() || !newestFirst && op > p.GetOpIndex()
+	}
+	return newestFirst == (rev < p.GetRevision())
 }
 
 // changes returns events after a position. It looks at a bounded number of them a

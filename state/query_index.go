@@ -45,6 +45,9 @@ func (v *View) indexLookup(q *messages.IndexLookupRequest, s *shower) (*messages
 		return v.takeFound(reply, r, q.GetKeysOnly(), budget, s)
 	})
 	if err != nil {
+		if err.Detail.GetField() == "" {
+			err = err.WithField("name") // there is none of that name, or it is being built
+		}
 		return nil, err
 	}
 	reply.HasMore, reply.After = page.More, page.After

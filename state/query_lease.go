@@ -10,7 +10,7 @@ func (v *View) leaseInfo(q *messages.LeaseInfoRequest, s *shower) (*messages.Lea
 		row, ok = v.leases.findAlias(q.GetAlias())
 	}
 	if !ok {
-		return nil, leaseNotFound(q.GetLeaseId())
+		return nil, leaseNotFound(q.GetLeaseId()).WithField("lease_id")
 	}
 	info := row.info(s.clockMs())
 	if q.GetKeys() {

@@ -48,7 +48,7 @@ func (s *script) bootstrap(l *line) string {
 	config := messages.DefaultClusterConfig()
 	config.LeaseTtlMinMs = 100
 	return formatResult(s.apply(l, &messages.Command{Op: &messages.Command_Bootstrap{Bootstrap: &messages.Bootstrap{
-		ClusterId: []byte("cluster"), Incarnation: 1, ApplyVersion: 1, Config: config,
+		ClusterId: []byte("cluster"), Incarnation: 1, ApplyVersion: uint32(l.number("version", messages.ApplyVersion)), Config: config,
 	}}}), "")
 }
 

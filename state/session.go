@@ -144,19 +144,19 @@ func (m *Machine) inSession(r *messages.Result, c *messages.Command) *messages.E
 	s, ok := m.sessions.find(id)
 	if !ok {
 		// Whether this number was applied while the session lived, nobody knows.
-		return messages.UnknownOutcome(messages.Code_CODE_SESSION_EXPIRED, "session %d does not exist", id)
+		return m.field(messages.UnknownOutcome(messages.Code_CODE_SESSION_EXPIRED, "session %d does not exist", id), "session_id")
 	}
 	s = m.sessions.acknowledge(id, s, c.GetAcknowledged())
 	switch {
 	case number <= s.acknowledged:
-		return messages.UnknownOutcome(messages.Code_CODE_OUT_OF_ORDER, "write %d was answered and acknowledged", number)
+		return m.field(messages.UnknownOutcome(messages.Code_CODE_OUT_OF_ORDER, "write %d was answered and acknowledged", number), "sequence")
 	case number <= s.last:
 		m.replay(r, s.answers[number-s.acknowledged-1])
 		return nil
 	case number > s.last+1:
-		return messages.NewError(messages.Code_CODE_OUT_OF_ORDER, "write %d is next, not %d", s.last+1, number)
+		return m.field(messages.NewError(messages.Code_CODE_OUT_OF_ORDER, "write %d is next, not %d", s.last+1, number), "sequence")
 	case !m.live(m.leases.at(m.mustFind(s.leaseID))):
-		return messages.NewError(messages.Code_CODE_SESSION_EXPIRED, "session %d is past its deadline", id)
+		return m.field(messages.NewError(messages.Code_CODE_SESSION_EXPIRED, "session %d is past its deadline", id), "session_id")
 	}
 	if most := m.config.GetSessionAnswersMax(); uint64(len(s.answers)) >= most {
 		return messages.NewError(messages.Code_CODE_OVERLOADED, "%d answers wait for an acknowledgement", most).
@@ -176,7 +176,7 @@ func (m *Machine) inSession(r *messages.Result, c *messages.Command) *messages.E
 // openSession makes a session and the lease that it hangs on.
 func (m *Machine) openSession(r *messages.Result, o *messages.OpenSession) *messages.Error {
 	if most := m.config.GetSessionsMax(); uint64(m.sessions.len()) >= most {
-		return messages.NewError(messages.Code_CODE_SESSION_LIMIT, "%d sessions exist", most).WithLimit(most)
+		return m.field(messages.NewError(messages.Code_CODE_SESSION_LIMIT, "%d sessions exist", most).WithLimit(most), "open_session")
 	}
 	if err := m.roomForLease(0); err != nil {
 		return err

@@ -12,20 +12,21 @@ import (
 // by any number of goroutines; it keeps its own compact revision and data, whatever
 // the machine does later. What its methods return must not be changed.
 type View struct {
-	applied  uint64
-	digest   uint64
-	global   global
-	clock    clock
-	config   *messages.ClusterConfig
-	kv       *store.View
-	leases   leaseView
-	sessions *btree.BTreeG[sessionRow]
-	once     []*idempotencyEntry
-	order    uint64
-	cursors  *btree.BTreeG[cursor]
-	reports  *btree.BTreeG[report]
-	samples  []sample
-	indexes  *index.View
+	applied   uint64
+	supported uint32
+	digest    uint64
+	global    global
+	clock     clock
+	config    *messages.ClusterConfig
+	kv        *store.View
+	leases    leaseView
+	sessions  *btree.BTreeG[sessionRow]
+	once      []*idempotencyEntry
+	order     uint64
+	cursors   *btree.BTreeG[cursor]
+	reports   *btree.BTreeG[report]
+	samples   []sample
+	indexes   *index.View
 }
 
 // View returns the state as it is now. It costs O(1), and nothing when the state has
@@ -34,20 +35,21 @@ type View struct {
 func (m *Machine) View() *View {
 	if m.view == nil {
 		m.view = &View{
-			applied:  m.applied,
-			digest:   m.Digest(),
-			global:   m.global,
-			clock:    m.clock,
-			config:   m.config,
-			kv:       m.kv.View(),
-			leases:   m.leases.view(),
-			sessions: m.sessions.view(),
-			once:     m.once.queue,
-			order:    m.once.order,
-			cursors:  m.cursors.named.freeze(),
-			reports:  m.cursors.reports.freeze(),
-			samples:  m.samples.list,
-			indexes:  m.indexes.View(),
+			applied:   m.applied,
+			supported: m.supported,
+			digest:    m.Digest(),
+			global:    m.global,
+			clock:     m.clock,
+			config:    m.config,
+			kv:        m.kv.View(),
+			leases:    m.leases.view(),
+			sessions:  m.sessions.view(),
+			once:      m.once.queue,
+			order:     m.once.order,
+			cursors:   m.cursors.named.freeze(),
+			reports:   m.cursors.reports.freeze(),
+			samples:   m.samples.list,
+			indexes:   m.indexes.View(),
 		}
 	}
 	return m.view
@@ -67,6 +69,12 @@ func (v *View) ClockMs() int64 { return v.clock.ms }
 
 // Config returns the replicated configuration.
 func (v *View) Config() *messages.ClusterConfig { return v.config }
+
+// ApplyVersion returns the version of the rules that the log has settled on, 0 before
+// bootstrap, and the highest that the machine knows.
+func (v *View) ApplyVersion() (current, supported uint32) {
+	return v.global.applyVersion, v.supported
+}
 
 // Digest returns the machine's Digest.
 func (v *View) Digest() uint64 { return v.digest }

@@ -59,7 +59,7 @@ func (t *Twin) openCursor(o *messages.OpenCursor) (*messages.Result, *messages.E
 	case t.Cursors[o.Name] != nil:
 		return nil, messages.NewError(messages.Code_CODE_CURSOR_EXISTS, "").WithField("name")
 	case uint64(len(t.Cursors)) >= t.Config.CursorsMax:
-		return nil, messages.NewError(messages.Code_CODE_CURSOR_LIMIT, "").WithLimit(t.Config.CursorsMax)
+		return nil, t.named(messages.NewError(messages.Code_CODE_CURSOR_LIMIT, "").WithLimit(t.Config.CursorsMax), "name")
 	case o.AfterRevision < t.Compacted:
 		return nil, compacted("after_revision", t.Compacted)
 	case o.AfterRevision > t.Revision:

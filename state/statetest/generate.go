@@ -42,7 +42,7 @@ func (g *Generator) Begin() []*messages.Entry {
 	}
 	return []*messages.Entry{
 		{Commands: []*messages.Command{{Op: &messages.Command_Bootstrap{Bootstrap: &messages.Bootstrap{
-			ClusterId: []byte("cluster"), Incarnation: 1, Config: config, ApplyVersion: 1,
+			ClusterId: []byte("cluster"), Incarnation: 1, Config: config, ApplyVersion: uint32(1 + g.n(int(messages.ApplyVersion))),
 		}}}}},
 		{Commands: []*messages.Command{g.claim(0)}},
 	}
@@ -192,7 +192,7 @@ func (g *Generator) consumers() *messages.Command {
 // operator is what operators and their tools do.
 func (g *Generator) operator() *messages.Command {
 	name := []string{"i1", "i2"}[g.n(2)]
-	switch g.n(8) {
+	switch g.n(9) {
 	case 0, 1:
 		return &messages.Command{Op: &messages.Command_Compact{Compact: &messages.Compact{Revision: g.Revision()}}}
 	case 2, 3:
@@ -211,6 +211,10 @@ func (g *Generator) operator() *messages.Command {
 		}}}}
 	case 6:
 		return &messages.Command{Op: &messages.Command_DropIndex{DropIndex: &messages.DropIndex{Name: name}}}
+	case 7:
+		return &messages.Command{Op: &messages.Command_RaiseApplyVersion{RaiseApplyVersion: &messages.RaiseApplyVersion{
+			Version: uint32(1 + g.n(int(messages.ApplyVersion))),
+		}}}
 	}
 	return &messages.Command{Op: &messages.Command_StepIndex{StepIndex: &messages.StepIndex{Name: name, ExpectedCursor: g.bytes(10, nil, []byte("a"))}}}
 }

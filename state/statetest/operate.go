@@ -35,7 +35,7 @@ func (t *Twin) operate(c *messages.Command) (*messages.Result, *messages.Error) 
 	case *messages.Command_RevokeLease:
 		l := t.Leases[op.RevokeLease.LeaseId]
 		if l == nil || l.Anonymous {
-			return nil, messages.NewError(messages.Code_CODE_LEASE_NOT_FOUND, "").WithLease(op.RevokeLease.LeaseId)
+			return nil, t.named(messages.NewError(messages.Code_CODE_LEASE_NOT_FOUND, "").WithLease(op.RevokeLease.LeaseId), "lease_id")
 		}
 		n := t.end(l, messages.EventCause_EVENT_CAUSE_REVOKED)
 		return &messages.Result{Answer: &messages.Result_RevokeLease{RevokeLease: &messages.RevokeLeaseResult{KeysDeleted: n}}}, nil
@@ -78,8 +78,22 @@ func (t *Twin) operate(c *messages.Command) (*messages.Result, *messages.Error) 
 	case *messages.Command_Tick:
 		t.tick()
 		return nil, nil
+	case *messages.Command_RaiseApplyVersion:
+		if op.RaiseApplyVersion.Version < t.ApplyVersion {
+			return nil, messages.InvalidField("version", "")
+		}
+		t.ApplyVersion = op.RaiseApplyVersion.Version
+		return &messages.Result{Answer: &messages.Result_Config{Config: &messages.ConfigResult{Config: t.Config}}}, nil
 	}
 	panic(fmt.Sprintf("%T", c.Op))
+}
+
+// named names the field at fault, which version 1 did not do.
+func (t *Twin) named(e *messages.Error, field string) *messages.Error {
+	if t.ApplyVersion > 1 {
+		e = e.WithField(field)
+	}
+	return e
 }
 
 func (t *Twin) putMany(p *messages.PutMany) (*messages.Result, *messages.Error) {
@@ -266,7 +280,7 @@ func (t *Twin) renew(l *Lease, ttl int64) (left int64) {
 }
 
 func (t *Twin) leaseLimit() *messages.Error {
-	return messages.NewError(messages.Code_CODE_LEASE_LIMIT, "").WithLimit(t.Config.LeasesMax)
+	return t.named(messages.NewError(messages.Code_CODE_LEASE_LIMIT, "").WithLimit(t.Config.LeasesMax), "ttl_ms")
 }
 
 func (t *Twin) grant(g *messages.GrantLease) (*messages.Result, *messages.Error) {
@@ -285,7 +299,7 @@ func (t *Twin) grant(g *messages.GrantLease) (*messages.Result, *messages.Error)
 func (t *Twin) keepAlive(k *messages.KeepAliveLease) (*messages.Result, *messages.Error) {
 	l := t.usable(k.LeaseId)
 	if l == nil {
-		return nil, messages.NewError(messages.Code_CODE_LEASE_NOT_FOUND, "").WithLease(k.LeaseId)
+		return nil, t.named(messages.NewError(messages.Code_CODE_LEASE_NOT_FOUND, "").WithLease(k.LeaseId), "lease_id")
 	}
 	ttl := l.TTL
 	if k.NewTtlMs != 0 {
@@ -340,7 +354,7 @@ func (t *Twin) expire(e *messages.ExpireLeases) (*messages.Result, *messages.Err
 
 func (t *Twin) openSession(o *messages.OpenSession) (*messages.Result, *messages.Error) {
 	if uint64(len(t.Sessions)) >= t.Config.SessionsMax {
-		return nil, messages.NewError(messages.Code_CODE_SESSION_LIMIT, "").WithLimit(t.Config.SessionsMax)
+		return nil, t.named(messages.NewError(messages.Code_CODE_SESSION_LIMIT, "").WithLimit(t.Config.SessionsMax), "open_session")
 	}
 	if uint64(len(t.Leases)) >= t.Config.LeasesMax {
 		return nil, t.leaseLimit()
@@ -371,16 +385,16 @@ func (t *Twin) resolve(q *messages.ResolveIdempotency) *messages.Result {
 func (t *Twin) index(c *messages.Command) (*messages.Result, *messages.Error) {
 	var info *messages.IndexInfo
 	missing := func(name string) *messages.Error {
-		return messages.NewError(messages.Code_CODE_INDEX_NOT_FOUND, "")
+		return t.named(messages.NewError(messages.Code_CODE_INDEX_NOT_FOUND, ""), "name")
 	}
 	switch op := c.Op.(type) {
 	case *messages.Command_CreateIndex:
 		d := op.CreateIndex.Definition
 		if uint64(len(t.Indexes)) >= t.Config.IndexesMax {
-			return nil, messages.NewError(messages.Code_CODE_INDEX_LIMIT, "").WithLimit(t.Config.IndexesMax)
+			return nil, t.named(messages.NewError(messages.Code_CODE_INDEX_LIMIT, "").WithLimit(t.Config.IndexesMax), "definition")
 		}
 		if t.Indexes[d.Name] != nil {
-			return nil, messages.NewError(messages.Code_CODE_INDEX_EXISTS, "")
+			return nil, t.named(messages.NewError(messages.Code_CODE_INDEX_EXISTS, ""), "definition.name")
 		}
 		info = &messages.IndexInfo{Definition: d, Building: true, EntriesPerKeyMax: t.Config.IndexEntriesPerKeyMax, Engine: field.Engine}
 		t.Indexes[d.Name] = info

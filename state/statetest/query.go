@@ -287,17 +287,39 @@ func (t *Twin) history(q *messages.HistoryRequest) (*messages.HistoryReply, *mes
 	if q.NewestFirst {
 		slices.Reverse(versions)
 	}
+	if p := q.After; p != nil {
+		// What was current where history begins is all that is known of what came before.
+		var current *messages.Event
+		for _, e := range t.Log {
+			if string(e.Record.Key) == string(q.Key) && e.Revision <= begin {
+				current = e
+			}
+		}
+		known := current != nil && current.Record.Version > 0 && position(current) <= place(p)
+		if begin > 0 && from <= begin && p.Revision <= begin && !known {
+			return nil, compacted("after", begin)
+		}
+		versions = slices.DeleteFunc(versions, func(e *messages.Event) bool {
+			return q.NewestFirst && position(e) >= place(p) || !q.NewestFirst && position(e) <= place(p)
+		})
+	}
 	out := &messages.HistoryReply{}
 	b := &budget{}
 	for _, e := range versions {
 		if len(out.Versions) == limit(q.Limit) || !b.fits(size(e.Record)) {
-			out.HasMore = true
+			last := out.Versions[len(out.Versions)-1]
+			out.HasMore, out.Next = true, &messages.Position{Revision: last.Revision, OpIndex: last.OpIndex}
 			break
 		}
 		out.Versions = append(out.Versions, e)
 	}
 	return out, nil
 }
+
+// position and place order events of the log. No test has 2^31 revisions.
+func position(e *messages.Event) uint64 { return e.Revision<<32 | uint64(e.OpIndex) }
+
+func place(p *messages.Position) uint64 { return p.Revision<<32 | uint64(p.OpIndex) }
 
 func (t *Twin) changes(q *messages.ChangesRequest) (*messages.ChangesReply, *messages.Error) {
 	from := q.After.GetRevision()
@@ -362,7 +384,7 @@ func (t *Twin) leaseInfo(q *messages.LeaseInfoRequest) (*messages.LeaseInfoReply
 			return &messages.LeaseInfoReply{Lease: t.lease(l, q.Keys)}, nil
 		}
 	}
-	return nil, messages.NewError(messages.Code_CODE_LEASE_NOT_FOUND, "").WithLease(q.LeaseId)
+	return nil, messages.NewError(messages.Code_CODE_LEASE_NOT_FOUND, "").WithField("lease_id").WithLease(q.LeaseId)
 }
 
 func (t *Twin) leaseList(q *messages.LeaseListRequest) *messages.LeaseListReply {
@@ -400,10 +422,10 @@ func (t *Twin) lookup(q *messages.IndexLookupRequest) (*messages.IndexLookupRepl
 	}
 	info := t.Indexes[q.Name]
 	if info == nil {
-		return nil, messages.NewError(messages.Code_CODE_INDEX_NOT_FOUND, "")
+		return nil, messages.NewError(messages.Code_CODE_INDEX_NOT_FOUND, "").WithField("name")
 	}
 	if info.Building {
-		return nil, messages.NewError(messages.Code_CODE_INDEX_BUILDING, "")
+		return nil, messages.NewError(messages.Code_CODE_INDEX_BUILDING, "").WithField("name")
 	}
 	out := &messages.IndexLookupReply{}
 	seen := map[string]bool{}
@@ -422,7 +444,13 @@ func (t *Twin) status() *messages.StatusReply {
 		ClusterId: t.ClusterID, Incarnation: t.Incarnation, Revision: t.Revision, CompactRevision: t.Compacted,
 		ClockMs: t.Clock, ClockEpoch: t.Epoch, Keys: uint64(len(t.Keys)), Leases: uint64(len(t.Leases)),
 		Sessions: uint64(len(t.Sessions)), LogicalBytes: t.bytes(), QuotaBytes: t.Config.QuotaBytes,
-		ApplyVersion: t.ApplyVersion,
+		ApplyVersion: t.ApplyVersion, ApplyVersionMax: messages.ApplyVersion,
+	}
+	consumers := slices.AppendSeq(slices.Collect(maps.Values(t.Cursors)), maps.Values(t.Reports))
+	for _, c := range consumers {
+		if t.counted(c) && (s.HeldRevision == nil || c.After < *s.HeldRevision) {
+			s.HeldRevision = &c.After
+		}
 	}
 	for _, e := range t.Log {
 		if e.Revision > t.Compacted {

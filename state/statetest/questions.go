@@ -20,6 +20,9 @@ func (g *Generator) Query() *messages.Query {
 		if q.ToRevision != 0 && q.FromRevision > q.ToRevision {
 			q.FromRevision, q.ToRevision = q.ToRevision, q.FromRevision
 		}
+		if g.one(3) {
+			q.After = &messages.Position{Revision: g.Revision(), OpIndex: uint32(g.n(4))}
+		}
 		return &messages.Query{Query: &messages.Query_History{History: q}}
 	case 7, 8:
 		q := &messages.ChangesRequest{

@@ -117,19 +117,19 @@ func (t *Twin) command(e *messages.Entry, c *messages.Command) *messages.Result 
 func (t *Twin) inSession(c *messages.Command) *messages.Result {
 	s := t.Sessions[c.SessionId]
 	if s == nil {
-		return t.refuse(messages.UnknownOutcome(messages.Code_CODE_SESSION_EXPIRED, ""))
+		return t.refuse(t.named(messages.UnknownOutcome(messages.Code_CODE_SESSION_EXPIRED, ""), "session_id"))
 	}
 	s.Acknowledged = max(s.Acknowledged, min(c.Acknowledged, s.Last))
 	maps.DeleteFunc(s.Answers, func(n uint64, _ *messages.Result) bool { return n <= s.Acknowledged })
 	switch {
 	case c.Sequence <= s.Acknowledged:
-		return t.refuse(messages.UnknownOutcome(messages.Code_CODE_OUT_OF_ORDER, ""))
+		return t.refuse(t.named(messages.UnknownOutcome(messages.Code_CODE_OUT_OF_ORDER, ""), "sequence"))
 	case c.Sequence <= s.Last:
 		return replayed(s.Answers[c.Sequence])
 	case c.Sequence > s.Last+1:
-		return t.refuse(messages.NewError(messages.Code_CODE_OUT_OF_ORDER, ""))
+		return t.refuse(t.named(messages.NewError(messages.Code_CODE_OUT_OF_ORDER, ""), "sequence"))
 	case t.dead(t.Leases[s.Lease]):
-		return t.refuse(messages.NewError(messages.Code_CODE_SESSION_EXPIRED, ""))
+		return t.refuse(t.named(messages.NewError(messages.Code_CODE_SESSION_EXPIRED, ""), "session_id"))
 	case uint64(len(s.Answers)) >= t.Config.SessionAnswersMax:
 		return t.refuse(messages.NewError(messages.Code_CODE_OVERLOADED, "").WithField("acknowledged").WithLimit(t.Config.SessionAnswersMax))
 	}
