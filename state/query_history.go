@@ -30,6 +30,9 @@ func (v *View) history(q *messages.HistoryRequest) (*messages.HistoryReply, *mes
 		}
 	}
 	after := q.GetAfter()
+	if current := v.kv.Revision(); after.GetRevision() > current {
+		return nil, futureRevision("after", after.GetRevision(), current)
+	}
 	if err := v.resumable(key, from, after); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,9 @@ func (s *script) table() map[string]func(*line) string {
 		"wait":      func(l *line) string { s.nowMs += l.millis(l.word(0)); return "" },
 		"at":        func(l *line) string { s.nowMs = l.millis(l.word(0)); return "" },
 		"clock":     func(*line) string { return millis(s.machine.ClockMs()) },
+		"fresh":     s.fresh,
 		"bootstrap": s.bootstrap,
+		"versions":  s.versions,
 		"claim":     s.claim,
 		"stale":     s.runStale,
 		"tick":      s.tick,
@@ -371,6 +373,17 @@ func (s *script) showConfig(l *line) string {
 	return strings.Join(parts, "; ")
 }
 
+// fresh begins with a machine that nothing has happened to.
+func (s *script) fresh(*line) string {
+	s.machine = state.New()
+	return ""
+}
+
+func (s *script) versions(*line) string {
+	current, supported := s.machine.ApplyVersion()
+	return fmt.Sprintf("%d of %d", current, supported)
+}
+
 func (s *script) raise(l *line) string {
 	return formatResult(s.apply(l, &messages.Command{Op: &messages.Command_RaiseApplyVersion{RaiseApplyVersion: &messages.RaiseApplyVersion{
 		Version: uint32(l.parseNumber(l.word(0))),
@@ -530,13 +543,17 @@ func (s *script) history(l *line) string {
 	q := &messages.HistoryRequest{
 		Key: []byte(l.word(0)), FromRevision: l.number("from", 0), ToRevision: l.number("to", 0), Limit: uint32(l.number("limit", 0)), NewestFirst: l.flags["newest_first"],
 	}
+	if after := l.option("after", ""); after != "" {
+		revision, op, _ := strings.Cut(after, ".")
+		q.After = &messages.Position{Revision: l.parseNumber(revision), OpIndex: uint32(l.parseNumber(op))}
+	}
 	reply, refused := s.query(&messages.Query{Query: &messages.Query_History{History: q}})
 	if refused != "" {
 		return refused
 	}
 	answer := formatEventList(reply.GetHistory().Versions)
-	if reply.GetHistory().HasMore {
-		answer += " more"
+	if h := reply.GetHistory(); h.HasMore {
+		answer += fmt.Sprintf(" more after %d.%d", h.Next.Revision, h.Next.OpIndex)
 	}
 	return answer
 }

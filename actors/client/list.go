@@ -92,7 +92,9 @@ type HistoryOptions struct {
 	From, To    uint64
 	Limit       uint32
 	NewestFirst bool
-	Stale       bool
+	// After goes on after a version: Next of the result before, with the same options.
+	After *messages.Position
+	Stale bool
 }
 
 // HistoryResult is the answer to History.
@@ -100,21 +102,26 @@ type HistoryResult struct {
 	// Versions are events: records and tombstones.
 	Versions []*messages.Event
 	HasMore  bool
+	// Next is the After of what follows, when HasMore; nil otherwise.
+	Next     *messages.Position
 	Revision uint64
 }
 
-// History lists the versions of one key that are retained.
+// History lists the versions of one key that are retained, up to a limit and the size
+// of an answer. CODE_COMPACTED, of the field after, says that versions next to After may
+// be gone.
 func (c *Client) History(ctx context.Context, key string, opts HistoryOptions) (HistoryResult, error) {
 	r, err := c.Query(ctx, &messages.Query{Consistency: consistency(opts.Stale), Query: &messages.Query_History{
 		History: &messages.HistoryRequest{
 			Key: []byte(key), FromRevision: opts.From, ToRevision: opts.To, Limit: opts.Limit, NewestFirst: opts.NewestFirst,
+			After: opts.After,
 		},
 	}})
 	if err != nil {
 		return HistoryResult{}, err
 	}
 	h := r.GetHistory()
-	return HistoryResult{Versions: h.GetVersions(), HasMore: h.GetHasMore(), Revision: r.GetRevision()}, nil
+	return HistoryResult{Versions: h.GetVersions(), HasMore: h.GetHasMore(), Next: h.GetNext(), Revision: r.GetRevision()}, nil
 }
 
 // ChangesOptions of Changes.

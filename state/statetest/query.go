@@ -288,6 +288,9 @@ func (t *Twin) history(q *messages.HistoryRequest) (*messages.HistoryReply, *mes
 		slices.Reverse(versions)
 	}
 	if p := q.After; p != nil {
+		if p.Revision > t.Revision {
+			return nil, t.future("after")
+		}
 		// What was current where history begins is all that is known of what came before.
 		var current *messages.Event
 		for _, e := range t.Log {
