@@ -124,6 +124,11 @@ func (w *KeepaliveWorker) close(cause error) {
 func (w *KeepaliveWorker) run() {
 	defer close(w.done)
 	for range w.wake {
+		step(w.clock, "renew")
+		select {
+		case <-w.wake: // what it tells of is taken now: how many wake-ups there are does not matter
+		default:
+		}
 		w.mu.Lock()
 		batch, closed := w.mailbox, w.closed
 		w.mailbox = nil
@@ -140,7 +145,6 @@ func (w *KeepaliveWorker) run() {
 			}
 			return
 		}
-		step(w.clock, "renew")
 		w.renew(w.clock.Now())
 	}
 }

@@ -133,7 +133,7 @@ func (c *Client) hold(name string, ttl time.Duration) *holder {
 	c.holders = append(c.holders, h)
 	w := c.world
 	c.working.Go(func() {
-		s, err := session.Open(ctx, c.c, session.Options{TTL: ttl, Subject: name})
+		s, err := session.OpenWith(ctx, gate{c, name}, c.c.Keepalives(), session.Options{TTL: ttl, Subject: name})
 		h.mu.Lock()
 		h.s, h.err = s, err
 		h.mu.Unlock()
@@ -147,6 +147,31 @@ func (c *Client) hold(name string, ttl time.Duration) *holder {
 	synctest.Wait()
 	return h
 }
+
+// gate is what a session asks of its client. Grants that are answered in one step go on
+// one by one: the timers that their sessions set must not depend on goroutines.
+type gate struct {
+	*Client
+	name string
+}
+
+// Grant implements session.Store.
+func (g gate) Grant(ctx context.Context, ttl time.Duration, opts client.GrantOptions) (client.Granted, error) {
+	r, err := g.c.Grant(ctx, ttl, opts)
+	g.clock.Step("hold " + g.name)
+	return r, err
+}
+
+// KeepAlive implements session.Store.
+func (g gate) KeepAlive(ctx context.Context, id uint64, ttl time.Duration) (client.Renewed, error) {
+	return g.c.KeepAlive(ctx, id, ttl)
+}
+
+// Revoke implements session.Store.
+func (g gate) Revoke(ctx context.Context, id uint64) (uint64, error) { return g.c.Revoke(ctx, id) }
+
+// Clock implements session.Store.
+func (g gate) Clock() client.Clock { return &g.clock }
 
 // drop gives a held session up.
 func (c *Client) drop(h *holder) {
@@ -171,18 +196,20 @@ func (c *Client) close() {
 		return
 	}
 	w := c.world
+	w.recipes.stop(func(t *tour) bool { return t.client == c })
 	for _, h := range c.holders {
 		h.cancel()
 		if s := h.session(); s != nil {
 			s.Abandon()
 		}
+		synctest.Wait() // what one sets off must not race with the next
 	}
 	for _, x := range c.watches {
 		if x.w != nil {
 			x.w.Close()
 		}
+		synctest.Wait()
 	}
-	synctest.Wait() // what that set off must not race with the end
 	done := make(chan struct{})
 	go func() {
 		_ = c.c.Close()

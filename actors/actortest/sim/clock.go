@@ -3,6 +3,8 @@ package sim
 import (
 	"reflect"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -87,30 +89,39 @@ type clientClock struct {
 	mu     sync.Mutex
 	hand   hand
 	timers []*timer
-	turn   chan struct{} // not nil: a goroutine waits for its turn
+	turns  []turn // goroutines that wait for their turn
+}
+
+type turn struct {
+	what string
+	may  chan struct{}
 }
 
 // Step implements client.Stepper: the renewal of leases is a step of its own, else it
 // would race with the writer for the next message.
-func (c *clientClock) Step(string) {
+func (c *clientClock) Step(what string) {
+	t := turn{what, make(chan struct{})}
 	c.mu.Lock()
-	turn := make(chan struct{})
-	c.turn = turn
+	i, _ := slices.BinarySearchFunc(c.turns, what, func(o turn, what string) int { return strings.Compare(o.what, what) })
+	c.turns = slices.Insert(c.turns, i, t)
 	c.mu.Unlock()
-	<-turn
+	<-t.may
 }
 
-func (c *clientClock) waits() bool {
+func (c *clientClock) waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.turn != nil
+	return len(c.turns)
 }
 
-func (c *clientClock) goOn() {
+// goOn lets the i-th of those who wait go on and says who it was.
+func (c *clientClock) goOn(i int) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(c.turn)
-	c.turn = nil
+	t := c.turns[i]
+	c.turns = slices.Delete(c.turns, i, i+1)
+	close(t.may)
+	return t.what
 }
 
 type timer struct {

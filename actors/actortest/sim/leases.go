@@ -22,12 +22,19 @@ type leaseModel struct {
 	stamped  bool
 	leadMs   float64
 	lastRead time.Duration
+	at       time.Duration // when the entry that is looked at was proposed
+	// lagMs is how far the stamps of lagEpoch are behind real time, at the least.
+	lagEpoch uint64
+	lagMs    float64
 }
 
 type modelLease struct {
 	ttlMs, deadlineMs int64
 	renewals          uint64
 	session           uint64
+	// appliedFrom is when the last grant or renewal that was applied had been handed to
+	// the log.
+	appliedFrom time.Duration
 	// safeUntil is the world's time before which no holder can have lost the right:
 	// the send time of the last confirmed request plus ttl, by the fastest clock.
 	safeUntil time.Duration
@@ -53,6 +60,9 @@ func (m *leaseModel) entry(n *Node, payload []byte, e *messages.Entry, results [
 	valid := m.nonce != 0 && e.Epoch == m.epoch && e.ReplicaId == m.replica && e.Nonce == m.nonce
 	at, known := m.proposedAt[string(payload)]
 	delete(m.proposedAt, string(payload))
+	if m.at = at; !known {
+		m.at = m.world.now
+	}
 	for i, c := range e.Commands {
 		r := results[i]
 		if claim := c.GetClaimClock(); claim != nil {
@@ -91,6 +101,14 @@ func (m *leaseModel) stamp(at time.Duration, stampMs int64) {
 	// The clock may fall behind for good, between leaders: the smallest lead counts.
 	if !m.stamped || lead < m.leadMs {
 		m.stamped, m.leadMs = true, lead
+	}
+	// P9: under one leader no time is lost, else an abandoned lease could live on.
+	lag := float64(at)/1e6*(1-rho) - float64(stampMs)
+	if m.lagEpoch == m.epoch && lag > m.lagMs+2 {
+		m.world.failf("P9", "stamp %d ms, proposed at %v, is %.0f ms further behind than an earlier one of its epoch", stampMs, at, lag-m.lagMs)
+	}
+	if m.lagEpoch != m.epoch || lag < m.lagMs {
+		m.lagEpoch, m.lagMs = m.epoch, lag
 	}
 }
 
@@ -133,6 +151,7 @@ func (m *leaseModel) command(c *messages.Command, r *messages.Result) {
 			}
 			l.deadlineMs = max(l.deadlineMs, m.clockMs+l.ttlMs)
 			l.renewals++
+			l.appliedFrom = m.at
 		case m.live(l) && r.GetError().GetCode() == messages.Code_CODE_LEASE_NOT_FOUND:
 			w.failf("P5", "lease %d is refused at clock %d; its deadline is %s", op.KeepAliveLease.LeaseId, m.clockMs, deadline(l))
 		}
@@ -158,7 +177,7 @@ func (m *leaseModel) grant(id uint64, ttlMs int64, session uint64) {
 	if m.leases[id] != nil {
 		m.world.failf("P2", "lease id %d was given twice", id)
 	}
-	m.leases[id] = &modelLease{ttlMs: ttlMs, deadlineMs: m.clockMs + ttlMs, session: session}
+	m.leases[id] = &modelLease{ttlMs: ttlMs, deadlineMs: m.clockMs + ttlMs, session: session, appliedFrom: m.at}
 }
 
 func (m *leaseModel) end(id uint64) {
@@ -192,6 +211,7 @@ func (m *leaseModel) expired(id uint64, l *modelLease) {
 	if w.now+2*time.Millisecond < l.safeUntil {
 		w.failf("P5", "lease %d expired at %v; a confirmed request keeps it until %v at least", id, w.now, l.safeUntil)
 	}
+	w.recipes.expired(id)
 	for _, c := range w.clients {
 		if c.paused || c.closed {
 			continue // P12: a paused process may break P1

@@ -15,6 +15,7 @@ type Result struct {
 	Time       time.Duration
 	Revisions  uint64
 	Transcript []string
+	Recipes    RecipeStats
 }
 
 // Run runs a script in a world of its own, in a bubble. It does not fail t.
@@ -34,7 +35,7 @@ func Run(t *testing.T, opts Options, script []string) (r Result) {
 			// The bubble may panic now, about goroutines: say first what has happened.
 			fmt.Fprintf(os.Stderr, "sim: seed %d: %v\n", opts.Seed, w.Failure())
 		}
-		r.Failure, r.Transcript = w.Failure(), w.history.lines
+		r.Failure, r.Transcript, r.Recipes = w.Failure(), w.history.lines, w.recipes.stats
 	})
 	return r
 }

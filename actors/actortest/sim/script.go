@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,7 +69,7 @@ func eachNode(f func(*World, *Node)) func(*World, args) error {
 // Verbs are all that a script can say. Lines that name what is not there (any more) do
 // nothing: a shrunk script has many.
 func Verbs() []Verb {
-	return append(append(append(append([]Verb{}, nodeVerbs...), clientVerbs...), faultVerbs...), otherVerbs...)
+	return append(append(append(append([]Verb{}, nodeVerbs...), slices.Concat(clientVerbs, recipeVerbs)...), faultVerbs...), slices.Concat(otherVerbs, recipeEndVerbs)...)
 }
 
 var nodeVerbs = []Verb{
@@ -299,7 +300,7 @@ func (w *World) Do(line string) {
 }
 
 func find(words []string) (*Verb, []string) {
-	for _, list := range [][]Verb{nodeVerbs, faultVerbs, otherVerbs} {
+	for _, list := range [][]Verb{nodeVerbs, faultVerbs, otherVerbs, recipeEndVerbs} {
 		for i := range list {
 			name := strings.Fields(list[i].Name)
 			if len(words) >= len(name) && strings.Join(words[:len(name)], " ") == list[i].Name {
@@ -308,9 +309,11 @@ func find(words []string) (*Verb, []string) {
 		}
 	}
 	if len(words) >= 3 && words[0] == "client" {
-		for i := range clientVerbs {
-			if clientVerbs[i].Name == "client "+words[2] {
-				return &clientVerbs[i], append([]string{words[1]}, words[3:]...)
+		for _, list := range [][]Verb{clientVerbs, recipeVerbs} {
+			for i := range list {
+				if list[i].Name == "client "+words[2] {
+					return &list[i], append([]string{words[1]}, words[3:]...)
+				}
 			}
 		}
 	}

@@ -68,6 +68,7 @@ type World struct {
 	clients []*Client
 	truth   truth
 	leases  leaseModel
+	recipes recipes
 	history history
 
 	choices []choice
@@ -106,6 +107,7 @@ func New(opts Options) *World {
 	w.network.prompt = opts.GRPC
 	w.truth.init(w)
 	w.leases.init(w)
+	w.recipes.init(w)
 	for id := range uint64(opts.Nodes) {
 		n := &Node{world: w, id: id + 1}
 		n.clock.hand = hand{world: w, rate: 1, local: time.Duration(mix(opts.Seed, id)%1000) * time.Second}
@@ -188,6 +190,7 @@ func (w *World) Step() (stepped bool) {
 			n.afterStep()
 		}
 		w.collectResults()
+		w.recipes.check()
 		return true
 	}
 }
@@ -238,8 +241,8 @@ func (w *World) collect() {
 		if c.paused || c.closed {
 			continue
 		}
-		if c.clock.waits() {
-			w.choices = append(w.choices, choice{kind: chooseTurn, client: c})
+		for i := range c.clock.waiting() {
+			w.choices = append(w.choices, choice{kind: chooseTurn, client: c, i: i})
 		}
 		if c.clock.isDue(w.now) {
 			w.choices = append(w.choices, choice{kind: chooseTimer, client: c})
@@ -300,8 +303,7 @@ func (w *World) perform(c choice) {
 			go t.f()
 		}
 	case chooseTurn:
-		w.trace("renew %s", c.client.name)
-		c.client.clock.goOn()
+		w.trace("turn %s %s", c.client.name, c.client.clock.goOn(c.i))
 	case chooseWatch:
 		c.watch.poll()
 	}
@@ -374,6 +376,7 @@ func (w *World) tick(d time.Duration) {
 	w.logIdle = false
 	w.trace("time %v", w.now)
 	w.collectResults()
+	w.recipes.check()
 }
 
 func (w *World) node(id uint64) *Node {

@@ -46,9 +46,10 @@ func (ws *watches) owe(w *Watch, events, bytes int) {
 
 // control returns one message that ends a watch or gives it credit.
 func (ws *watches) control() *messages.ClientMessage {
-	if n := len(ws.cancels); n > 0 {
-		id := ws.cancels[n-1]
-		ws.cancels = ws.cancels[:n-1]
+	if len(ws.cancels) > 0 {
+		// In the order of their ends: whether the writer comes between two must not matter.
+		id := ws.cancels[0]
+		ws.cancels = ws.cancels[1:]
 		return &messages.ClientMessage{Message: &messages.ClientMessage_CancelWatch{CancelWatch: &messages.CancelWatch{WatchId: id}}}
 	}
 	for len(ws.owing) > 0 {
