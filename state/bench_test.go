@@ -390,7 +390,7 @@ func BenchmarkLeases(b *testing.B) {
 	})
 	b.Run("view", func(b *testing.B) {
 		for range b.N {
-			m.Machine.view = nil
+			m.view = nil
 			m.View()
 		}
 	})

@@ -12,10 +12,10 @@ import (
 type hasher uint64
 
 const (
-	hashSeed      hasher = 0x9E3779B97F4A7C15
-	hashMulA             = 0xA0761D6478BD642F
-	hashMulB             = 0xE7037ED1A0B428DB
-	hashWordBytes        = 8
+	hashSeed      = hasher(0x9E3779B97F4A7C15)
+	hashMulA      = 0xA0761D6478BD642F
+	hashMulB      = 0xE7037ED1A0B428DB
+	hashWordBytes = 8
 )
 
 // Tables of the digest. A number is never used for another table.

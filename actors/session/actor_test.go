@@ -11,10 +11,6 @@ import (
 	"github.com/concord-kv/concord/messages"
 )
 
-func selectAll() *messages.Selector {
-	return &messages.Selector{By: &messages.Selector_Prefix{}}
-}
-
 func putValue(key, value string) *messages.Operation {
 	return write(&messages.Write{Op: &messages.Write_Put{Put: &messages.Put{Key: []byte(key), Value: []byte(value)}}})
 }

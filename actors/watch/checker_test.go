@@ -146,7 +146,7 @@ func (c *checker) is(e *messages.Event, want store.Event) bool {
 	if c.request.KeysOnly {
 		return len(e.Record.Value) == 0 && len(e.Prev.GetValue()) == 0
 	}
-	return string(e.Record.Value) == string(want.Rec.Value())
+	return string(e.Record.Value) == want.Rec.Value()
 }
 
 func (c *checker) onEnd(m *messages.WatchEnd) {

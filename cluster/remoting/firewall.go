@@ -44,7 +44,6 @@ func (f *firewall) serverOptions() []grpc.ServerOption {
 			Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: idleMax,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveMin, PermitWithoutStream: true}),
-		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
 		grpc.StaticStreamWindowSize(1 << 20),
 		grpc.StaticConnWindowSize(1 << 20),

@@ -203,7 +203,6 @@ func (l *link) dialOptions() []grpc.DialOption {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
-		grpc.WithSharedWriteBuffer(true),
 		grpc.WithIdleTimeout(0),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),

@@ -45,7 +45,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 			return t, nil
 		}
 		l.counters.connectionsRefused.Add(1)
-		c.Close()
+		_ = c.Close()
 	}
 }
 
@@ -90,7 +90,7 @@ func (l *limitListener) cutSilent() {
 		silent := !t.used
 		t.mu.Unlock()
 		if silent {
-			t.Close()
+			_ = t.Close()
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (c *conn) cut() {
 	c.mu.Unlock()
 	if idle {
 		c.listener.counters.connectionsIdle.Add(1)
-		c.Close()
+		_ = c.Close()
 	}
 }
 

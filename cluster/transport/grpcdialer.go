@@ -47,7 +47,7 @@ func (d *grpcDialer) Dial(ctx context.Context, endpoint string) (ClientStream, e
 	fail := func(err error) (ClientStream, error) {
 		unbind()
 		cancel()
-		cc.Close()
+		_ = cc.Close()
 		if shake != nil && shake.failed() {
 			e := messages.NewError(messages.Code_CODE_UNAUTHENTICATED, "dial %s", endpoint)
 			e.Err = err
@@ -83,7 +83,6 @@ func (d *grpcDialer) dialOptions(creds credentials.TransportCredentials) []grpc.
 		}),
 		grpc.WithReadBufferSize(bufferBytes),
 		grpc.WithWriteBufferSize(bufferBytes),
-		grpc.WithSharedWriteBuffer(true),
 		grpc.WithStaticStreamWindowSize(windowBytes),
 		grpc.WithStaticConnWindowSize(windowBytes),
 		grpc.WithMaxHeaderListSize(headerListBytesMax),
@@ -208,6 +207,6 @@ func (c *clientStream) release() {
 		}
 		c.mu.Unlock()
 		c.cancel()
-		c.cc.Close()
+		_ = c.cc.Close()
 	})
 }

@@ -84,8 +84,6 @@ func serverOptions(o ServerOptions) []grpc.ServerOption {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveMin, PermitWithoutStream: true}),
 		grpc.ReadBufferSize(bufferBytes),
 		grpc.WriteBufferSize(bufferBytes),
-		// Idle sessions are many: they hold no write buffer.
-		grpc.SharedWriteBuffer(true),
 		grpc.StaticStreamWindowSize(windowBytes),
 		grpc.StaticConnWindowSize(windowBytes),
 		// A client does not choose the codec.
@@ -131,7 +129,7 @@ func (s *GRPCServer) Shutdown(ctx context.Context) error {
 		st.Close(messages.NewError(messages.Code_CODE_NODE_STOPPING, "the node is stopping").Detail)
 	}
 	// A socket that is still silent would hold up a graceful stop.
-	s.listener.Close()
+	_ = s.listener.Close()
 	s.listener.cutSilent()
 	quiet := make(chan struct{})
 	go func() {

@@ -102,7 +102,7 @@ func (s *serverStream) Peer() Peer { return s.peer }
 func (s *serverStream) finish() error {
 	s.hello.Stop()
 	if s.conn != nil {
-		guard := time.AfterFunc(closeGrace, func() { s.conn.Close() })
+		guard := time.AfterFunc(closeGrace, func() { _ = s.conn.Close() })
 		defer guard.Stop()
 	}
 	s.sendMu.Lock()

@@ -106,7 +106,7 @@ func (a *app) printConfig(c *messages.ClusterConfig, names []string) error {
 		if len(names) > 0 && !slices.Contains(names, name) {
 			continue
 		}
-		var v any = c.ProtoReflect().Get(f).Interface()
+		v := c.ProtoReflect().Get(f).Interface()
 		if f.IsList() {
 			v = prefixObjects(c.ProtectedPrefixes)
 		}

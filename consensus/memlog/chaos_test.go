@@ -179,15 +179,14 @@ func (w *world) propose(id uint64) {
 			w.t.Fatalf("%s was answered twice", p)
 		}
 		told = true
-		switch {
-		case err == nil:
+		if err == nil {
 			j := w.journals[id]
 			if n := results[0].Revision; j.all[n-1] != p {
 				w.t.Fatalf("%s was answered with the result of %s", p, j.all[n-1])
 			}
 			w.fate[p] = "acked"
 			w.acked = append(w.acked, p)
-		default:
+		} else {
 			w.fate[p] = messages.OutcomeName(messages.OutcomeOf(err))
 		}
 		fmt.Fprintf(&w.trace, "%s %s %v\n", p, w.fate[p], err)

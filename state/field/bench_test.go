@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/concord-kv/concord/messages"
 )
 
 // benchmarkDocument returns an object of about size bytes with "kind" near its start
@@ -61,7 +60,7 @@ func BenchmarkIdentity(b *testing.B) {
 // BenchmarkExtractAlone is the function without a parser to reuse: a field compare.
 func BenchmarkExtractAlone(b *testing.B) {
 	text := benchmarkDocument(268)
-	var x *messages.Extractor = named("replicas")
+	x := named("replicas")
 	b.ReportAllocs()
 	for b.Loop() {
 		if Extract(x, jsonType, text) == Null {

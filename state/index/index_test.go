@@ -357,8 +357,10 @@ func TestStep(t *testing.T) {
 	if _, err := w.table.Create(define("n", "p/", byField("n")), 10); err != nil {
 		t.Fatal(err)
 	}
-	if w.table.Step("n", nil, 4, w.ascend) || w.table.Step("n", nil, 4, w.ascend) {
-		t.Fatal("done")
+	for range 2 {
+		if w.table.Step("n", nil, 4, w.ascend) {
+			t.Fatal("done")
+		}
 	}
 	info, _ := w.table.View().Info("n")
 	if string(info.Cursor) != "p/3" || info.Entries != 4 {

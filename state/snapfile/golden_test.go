@@ -100,8 +100,7 @@ func TestTornV1(t *testing.T) {
 	file := golden(t, "version1.snapshot")
 	edges := map[int]int{} // length of a file that ends between rows -> its rows
 	_, rows := goldenV1()
-	end, head := 0, file[0]
-	end = 1 + int(head)
+	end := 1 + int(file[0])
 	edges[end] = 0
 	for i, r := range rows {
 		end += protodelimSize(t, r)

@@ -86,7 +86,7 @@ func read(file []byte) ([]*messages.SnapshotRow, error) {
 		}
 		if err != nil {
 			if _, again := r.Next(); again != err {
-				return rows, fmt.Errorf("the error %v did not stay: %v", err, again)
+				return rows, fmt.Errorf("the error %w did not stay: %w", err, again)
 			}
 			return rows, err
 		}

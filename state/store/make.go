@@ -44,7 +44,8 @@ func Make(f Fields) Rec {
 	if f.ValueBytes != nil {
 		valueBytes = len(f.ValueBytes)
 	}
-	contentType, metadataBytes := f.ContentType, 0
+	contentType := f.ContentType
+	var metadataBytes int
 	if f.Extra != "" {
 		contentType, metadataBytes = f.Extra.ContentType(), len(f.Extra.rawMetadata())
 	} else {

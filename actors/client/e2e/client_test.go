@@ -347,7 +347,7 @@ func TestSession(t *testing.T) {
 	if err := kept.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if g, err := c.Get(ctx, "/s", client.GetOptions{}); err != nil || g.Record != nil || kept.Lease().Err() != lease.ErrEnded {
+	if g, err := c.Get(ctx, "/s", client.GetOptions{}); err != nil || g.Record != nil || !errors.Is(kept.Lease().Err(), lease.ErrEnded) {
 		t.Fatal(g, err, kept.Lease().Err())
 	}
 	left := orphan.Remaining()

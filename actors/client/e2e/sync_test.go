@@ -199,7 +199,7 @@ func TestConsumer(t *testing.T) {
 	if compact, err := c.Compact(ctx, 7); err != nil || compact > 4 {
 		t.Fatalf("compacted to %d, %v", compact, err)
 	}
-	if err := run(6, 0); err != failed {
+	if err := run(6, 0); !errors.Is(err, failed) {
 		t.Fatal(err)
 	}
 	if err := n.Close(); err != nil {

@@ -105,7 +105,7 @@ func TestTerms(t *testing.T) {
 			if got.err != nil || got.term.Epoch() <= first.Epoch() || leader(t, a) != "b" {
 				t.Fatal(got.err, got.term.Epoch(), leader(t, a))
 			}
-			if err := first.Proclaim(ctx, []byte("late")); err != lease.ErrEnded {
+			if err := first.Proclaim(ctx, []byte("late")); !errors.Is(err, lease.ErrEnded) {
 				t.Fatal(err)
 			}
 			resign(t, first) // it is not the second's term that ends

@@ -2,6 +2,7 @@ package flight
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 	"time"
 
@@ -71,7 +72,7 @@ func (g *Group) clean(key string, mine *messages.Compare) {
 // run runs fn and tells all who wait what it came to.
 func (g *Group) run(ctx context.Context, c *call, hold *line.Hold, fn Func) {
 	l := hold.Lease()
-	value, err, outcome := g.protect(ctx, c, l, func(ctx context.Context) ([]byte, error) {
+	value, outcome, err := g.protect(ctx, c, l, func(ctx context.Context) ([]byte, error) {
 		return fn(ctx, &Run{hold: hold})
 	})
 	if l.Err() != nil {
@@ -85,7 +86,7 @@ func (g *Group) run(ctx context.Context, c *call, hold *line.Hold, fn Func) {
 	hold.End()
 	if delivered := g.deliver(hold, outcome, left); delivered != nil {
 		c.err = delivered
-		if c.err == errNotHeld {
+		if errors.Is(c.err, errNotHeld) {
 			c.err = &lease.LostError{Subject: l.Subject(), Cause: line.ErrKeyGone, Work: err}
 		}
 		return
@@ -101,7 +102,7 @@ func (g *Group) run(ctx context.Context, c *call, hold *line.Hold, fn Func) {
 }
 
 // protect calls fn so that whatever it does the run has an outcome.
-func (g *Group) protect(ctx context.Context, c *call, l *lease.Lease, fn func(context.Context) ([]byte, error)) (value []byte, err error, o outcome) {
+func (g *Group) protect(ctx context.Context, c *call, l *lease.Lease, fn func(context.Context) ([]byte, error)) (value []byte, o outcome, err error) {
 	ended := make(chan struct{})
 	go func() {
 		returned := false
@@ -124,20 +125,20 @@ func (g *Group) protect(ctx context.Context, c *call, l *lease.Lease, fn func(co
 	<-ended
 	switch {
 	case c.panic != nil:
-		return nil, nil, outcome{typeInterrupted, []byte("it panicked")}
+		return nil, outcome{typeInterrupted, []byte("it panicked")}, nil
 	case c.exited:
-		return nil, nil, outcome{typeInterrupted, []byte("it ended its goroutine")}
+		return nil, outcome{typeInterrupted, []byte("it ended its goroutine")}, nil
 	case err != nil:
 		text := err.Error()
-		return nil, err, outcome{typeFailed, []byte(text[:min(len(text), textBytesMax)])}
+		return nil, outcome{typeFailed, []byte(text[:min(len(text), textBytesMax)])}, err
 	}
-	return value, nil, outcome{typeValue, value}
+	return value, outcome{typeValue, value}, nil
 }
 
 // lostBy adds to the loss what fn returned.
 func lostBy(over, work error) error {
-	lost, ok := over.(*lease.LostError)
-	if !ok {
+	var lost *lease.LostError
+	if !errors.As(over, &lost) {
 		return over
 	}
 	if w, ok := work.(*lease.LostError); ok && w.Subject == lost.Subject {

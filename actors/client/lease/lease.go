@@ -48,12 +48,12 @@ func (c *Controller) Lease() *Lease { return &c.lease }
 // without one.
 func (c *Controller) Lose(cause error) {
 	l := &c.lease
-	l.finish(&LostError{Subject: l.subject, Cause: cause})
+	_ = l.finish(&LostError{Subject: l.subject, Cause: cause})
 }
 
 // End records that the holder gave the right up. It never signals, it may be
 // repeated, and it keeps an earlier loss.
-func (c *Controller) End() { c.lease.finish(ErrEnded) }
+func (c *Controller) End() { _ = c.lease.finish(ErrEnded) }
 
 // Subject says what the lease gives the right to.
 func (l *Lease) Subject() string { return l.subject }

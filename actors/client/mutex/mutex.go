@@ -78,7 +78,7 @@ func (m *Mutex) LockWithin(ctx context.Context, d time.Duration) (*Held, error) 
 	within, cancel := context.WithTimeoutCause(ctx, d, ErrBusy)
 	defer cancel()
 	h, err := m.Lock(within)
-	if err != nil && ctx.Err() == nil && context.Cause(within) == ErrBusy && errors.Is(err, ErrBusy) {
+	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(within), ErrBusy) && errors.Is(err, ErrBusy) {
 		return nil, m.busy()
 	}
 	return h, err

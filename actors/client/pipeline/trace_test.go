@@ -44,7 +44,6 @@ type trace struct {
 	calls   map[string]*Call
 	watches map[string]*Watch
 	wires   map[uint64]*messages.Operation
-	wireIDs map[string]uint64 // watch id of a name
 }
 
 func newTrace() *trace {

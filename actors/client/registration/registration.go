@@ -143,8 +143,8 @@ func (r *Registration) taken(by *messages.Record) error {
 
 // over is why a registration that was lost is over.
 func over(h *line.Hold) error {
-	if err, ok := h.Lease().Err().(*lease.LostError); ok {
-		return err
+	if lost := (*lease.LostError)(nil); errors.As(h.Lease().Err(), &lost) {
+		return lost
 	}
 	return ErrClosed
 }

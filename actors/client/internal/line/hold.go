@@ -2,6 +2,7 @@ package line
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -48,7 +49,7 @@ func NewHold(s *session.Session, subject, key string, token uint64, watch bool) 
 
 // cause is what a right that hangs on a session says of the session's end.
 func cause(err error) error {
-	if err == lease.ErrEnded {
+	if errors.Is(err, lease.ErrEnded) {
 		return ErrSessionEnded
 	}
 	return err
@@ -126,8 +127,8 @@ func (h *Hold) Release(ctx context.Context) error {
 
 // lost is the loss, nil when there was none.
 func (h *Hold) lost() error {
-	if err, ok := h.Lease().Err().(*lease.LostError); ok {
-		return err
+	if lost := (*lease.LostError)(nil); errors.As(h.Lease().Err(), &lost) {
+		return lost
 	}
 	return nil
 }
