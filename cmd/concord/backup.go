@@ -161,9 +161,23 @@ func (a *app) printSnapshot(path string, info *snapfile.Info) error {
 			a.printf("taken at %s\n", time.UnixMilli(v1.GetTakenAtUnixMs()).UTC().Format(time.RFC3339))
 		}
 		for _, t := range info.Tables {
-			a.printf("  %-12s %8d rows %10d bytes\n", t.Table, t.Rows, t.Bytes)
+			a.printf("  %-12s %8d rows %10d bytes%s\n", t.Table, t.Rows, t.Bytes, holds(t.Table, info.Version))
 		}
 	})
+}
+
+// holds says what is in a table whose name alone would mislead: the file has each
+// record once, so that a key which was written after the compact revision has its
+// record among the events.
+func holds(t snapfile.Table, version uint32) string {
+	switch {
+	case version == 1:
+	case t == snapfile.TableCurrent:
+		return "  (keys that were not written since the compact revision)"
+	case t == snapfile.TableEvent:
+		return "  (all writes after the compact revision, the newest records among them)"
+	}
+	return ""
 }
 
 func (a *app) restoreCommand() *cobra.Command {

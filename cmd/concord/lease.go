@@ -233,9 +233,7 @@ func leaseObject(l *messages.LeaseInfo) object {
 	if l.GetAlias() != 0 {
 		o["alias"] = l.Alias
 	}
-	if len(l.GetMetadata()) > 0 {
-		o["metadata"] = metadataObject(l.Metadata)
-	}
+	o.setMetadata(l.GetMetadata())
 	if len(l.GetKeys()) > 0 {
 		keys := make([]object, len(l.Keys))
 		for i, k := range l.Keys {

@@ -98,6 +98,9 @@ func (a *app) historyCommand() *cobra.Command {
 	var (
 		opts client.HistoryOptions
 		at   uint64
+
+		after   uint64
+		afterOp uint32
 	)
 	c := &cobra.Command{
 		Use:   "history KEY",
@@ -111,23 +114,30 @@ func (a *app) historyCommand() *cobra.Command {
 			}
 			opts.From, opts.To = at, at
 		}
+		if c.Flags().Changed("after") || c.Flags().Changed("after-op") {
+			opts.After = &messages.Position{Revision: after, OpIndex: afterOp}
+		}
 		r, err := s.History(ctx, args[0], opts)
 		if err != nil {
 			return err
 		}
-		if len(r.Versions) == 0 {
+		if len(r.Versions) == 0 && opts.After == nil {
 			what := "is retained"
 			if opts.From != 0 || opts.To != 0 {
 				what = "was written at these revisions"
 			}
 			return messages.NewError(messages.Code_CODE_KEY_NOT_FOUND, "no version of %s %s", quote([]byte(args[0])), what).WithField("key")
 		}
-		return a.print(object{"versions": eventObjects(r.Versions), "has_more": r.HasMore, "revision": r.Revision}, func() {
+		o := object{"versions": eventObjects(r.Versions), "has_more": r.HasMore, "revision": r.Revision}
+		if r.Next != nil {
+			o["next"] = positionObject(r.Next)
+		}
+		return a.print(o, func() {
 			for _, e := range r.Versions {
 				a.printf("%s\n", eventLine(e, false))
 			}
 			if r.HasMore {
-				a.note("concord: there is more: a larger --limit, or --from or --to")
+				a.note("concord: there is more: --after %d --after-op %d", r.Next.GetRevision(), r.Next.GetOpIndex())
 			}
 		})
 	})
@@ -137,6 +147,8 @@ func (a *app) historyCommand() *cobra.Command {
 	f.Uint64Var(&at, "at", 0, "only what was written at this revision")
 	f.Uint32Var(&opts.Limit, "limit", 0, "at most so many")
 	f.BoolVar(&opts.NewestFirst, "newest-first", false, "newest version first")
+	f.Uint64Var(&after, "after", 0, "go on after the version of this revision, as the answer before said")
+	f.Uint32Var(&afterOp, "after-op", 0, "and of this operation of it")
 	return c
 }
 

@@ -148,12 +148,19 @@ func (o object) setBytes(name string, b []byte) {
 	o[name+"_base64"] = base64.StdEncoding.EncodeToString(b)
 }
 
-func metadataObject(entries []*messages.MetadataEntry) object {
-	o := object{}
+// setMetadata puts metadata into an object: texts into metadata, other bytes into
+// metadata_base64. Names are the user's, so that no suffix of theirs would be safe.
+func (o object) setMetadata(entries []*messages.MetadataEntry) {
 	for _, e := range entries {
-		o.setBytes(e.GetName(), e.GetValue())
+		in, value := "metadata", string(e.GetValue())
+		if !utf8.Valid(e.GetValue()) {
+			in, value = "metadata_base64", base64.StdEncoding.EncodeToString(e.GetValue())
+		}
+		if o[in] == nil {
+			o[in] = object{}
+		}
+		o[in].(object)[e.GetName()] = value
 	}
-	return o
 }
 
 // recordObject is a record; nil for none, which is JSON null.
@@ -170,9 +177,7 @@ func recordObject(r *messages.Record) any {
 	if r.ContentType != "" {
 		o["content_type"] = r.ContentType
 	}
-	if len(r.Metadata) > 0 {
-		o["metadata"] = metadataObject(r.Metadata)
-	}
+	o.setMetadata(r.Metadata)
 	if r.RemainingTtlMs != nil {
 		o["remaining_ttl_ms"] = *r.RemainingTtlMs
 	}
