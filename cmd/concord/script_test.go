@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 //	node pause             it stands still until: node continue
 //	exit N COMMAND...      runs a command that must end with this exit code
 //	capture NAME REGEXP    sets a variable to the first group found in stdout
+//
+// $SHORT is a time to live within which a few commands can be run, and after which a
+// script does not mind to wait; $LONGER is three times that.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:      "testdata",
@@ -46,6 +49,8 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			e.Setenv("SNAPSHOTS", snapshots)
+			e.Setenv("SHORT", (slow * time.Second).String())
+			e.Setenv("LONGER", (3 * slow * time.Second).String())
 			e.Values[serverKey{}] = &server{}
 			return nil
 		},
@@ -55,8 +60,8 @@ func TestScripts(t *testing.T) {
 // How long all scripts together, and the start of a node, may take on a machine that has
 // much else to do; under the race detector everything takes up to ten times as long.
 const (
-	scriptsMax = 5 * time.Minute * slow
-	serveMax   = time.Minute * slow
+	scriptsMax = 3 * time.Minute * slow
+	serveMax   = 30 * time.Second * slow
 )
 
 type serverKey struct{}
