@@ -223,11 +223,19 @@ func (w *world) fault() {
 		w.start(id)
 		return
 	}
-	switch w.rng.IntN(18) {
+	switch w.rng.IntN(20) {
 	case 16, 17:
 		w.change(id)
+	case 18:
+		w.c.FillDisk(id)
+	case 19:
+		w.c.FreeDisk(id)
 	case 0:
-		w.c.Crash(id)
+		if w.rng.IntN(2) == 0 {
+			w.c.Crash(id)
+		} else {
+			w.c.Tear(id)
+		}
 	case 1, 2, 3:
 		if w.c.Replica(id) == nil {
 			w.start(id)
@@ -266,6 +274,9 @@ func (w *world) fault() {
 func (w *world) heal() {
 	w.c.Heal()
 	for id := uint64(1); id <= w.ids; id++ {
+		if w.journals[id] != nil {
+			w.c.FreeDisk(id)
+		}
 		if w.replica(id) == nil {
 			w.start(id)
 		}
@@ -348,11 +359,15 @@ func (w *world) verify() {
 
 func chaosConfig(seed uint64) memlog.Config {
 	cfg := memlog.Config{SnapshotKeep: int(seed % 5), ApplyBatchMax: 1 + int(seed%7), AppendEntriesMax: 1 + int(seed%9)}
-	if seed%3 == 1 {
-		cfg.Loss = 0.05
-	}
-	if seed%3 == 2 {
-		cfg.DelayTicks = 4
+	switch seed % 5 {
+	case 1:
+		cfg.Network.Loss = 0.05
+	case 2:
+		cfg.Network.DelayTicks = 4
+	case 3:
+		cfg.Network.Duplicate, cfg.Network.Reorder = 0.1, 0.2
+	case 4:
+		cfg.Network = memlog.Network{Loss: 0.03, Duplicate: 0.1, Reorder: 0.1, DelayTicks: 5}
 	}
 	return cfg
 }

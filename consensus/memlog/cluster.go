@@ -27,15 +27,25 @@ type Config struct {
 	SnapshotKeep int
 	// AppendEntriesMax bounds the entries in one message. Default 64.
 	AppendEntriesMax int
-	// Loss is the probability that a message is lost.
-	Loss float64
-	// DelayTicks is the longest a message travels; each link keeps its order.
+	// Network is how messages travel at first; see SetNetwork.
+	Network Network
+}
+
+// Network is how messages between replicas travel. The zero value loses nothing, is
+// instant, and keeps the order of each link.
+type Network struct {
+	// Loss, Duplicate and Reorder are the probabilities that a message is lost, arrives
+	// twice, or overtakes others of its link. A forwarded proposal is never doubled:
+	// that would be two entries, and dragonboat does not send one twice.
+	Loss, Duplicate, Reorder float64
+	// DelayTicks is the longest that a message travels.
 	DelayTicks int
 }
 
 // Cluster is a simulated cluster. See the package comment.
 type Cluster struct {
 	cfg     Config
+	net     Network
 	rng     *rand.Rand
 	now     int
 	nodes   map[uint64]*node
@@ -63,7 +73,7 @@ func New(cfg Config, rng *rand.Rand) *Cluster {
 	setDefault(&cfg.SnapshotKeep, 10)
 	setDefault(&cfg.AppendEntriesMax, 64)
 	c := &Cluster{
-		cfg: cfg, rng: rng, nodes: map[uint64]*node{}, links: map[link][]*message{},
+		cfg: cfg, net: cfg.Network, rng: rng, nodes: map[uint64]*node{}, links: map[link][]*message{},
 		cut: map[link]bool{}, initial: map[uint64]string{}, check: newChecker(),
 	}
 	for id := uint64(1); id <= uint64(cfg.Replicas); id++ {

@@ -48,7 +48,7 @@ func TestContract(t *testing.T) {
 			consensustest.Run(t, func(t *testing.T, o consensustest.Options) consensustest.Subject {
 				cfg := memlog.Config{Replicas: o.Replicas, InFlightBytesMax: int(o.InFlightBytesMax), SnapshotKeep: 1}
 				if seed%2 == 1 {
-					cfg.DelayTicks = 2
+					cfg.Network.DelayTicks = 2
 				}
 				return &subject{t: t, n: o.Replicas, c: memlog.New(cfg, rand.New(rand.NewPCG(seed, 1)))}
 			})

@@ -18,6 +18,7 @@
 //	Start(id, applier, l)       boots or restarts a replica; returns its Log
 //	Join(id, applier, l)        boots a replica that AddReplica or AddNonVoting named
 //	Crash(id)                   power loss: what was not synced is gone, nobody is told
+//	Tear(id)                    power loss in the middle of a sync: some of it is there
 //	replica.Close()             an orderly stop: waiting callers are told unknown
 //
 // Progress:
@@ -30,12 +31,13 @@
 //	Until(limit, cond)          Advance(1) until cond, at most limit ticks
 //
 // Faults of the network: Cut(from, to) one way, Isolate(id), Partition(groups...),
-// Heal(), and Config.Loss and Config.DelayTicks for all links. Messages on one link
-// keep their order and are never doubled, as over dragonboat's connections; a lost
-// one is not sent again.
+// Heal(), and SetNetwork for loss, delay, doubling and overtaking on all links. Without
+// the last two a link keeps its order and doubles nothing, as dragonboat's connections
+// do; a lost message is not sent again.
 //
 // Faults of a node: StallDisk and ResumeDisk (a replica waiting for a sync handles
 // nothing, as dragonboat's step worker; committed entries go on being applied),
+// FillDisk and FreeDisk (the replica stops by itself at its next sync; Failed),
 // Pause and Resume (SIGSTOP), HoldApply and ReleaseApply (a leader that has not
 // applied; a lagging follower).
 //

@@ -1,5 +1,15 @@
 package memlog
 
+import (
+	"github.com/concord-kv/concord/messages"
+)
+
+// SetNetwork changes how messages travel from now on. What is under way stays so.
+func (c *Cluster) SetNetwork(n Network) { c.net = n }
+
+// Reaches says whether the link from one replica to another is not cut.
+func (c *Cluster) Reaches(from, to uint64) bool { return !c.cut[link{from, to}] }
+
 // Cut drops everything from one replica to another, also what is under way. The
 // other direction goes on.
 func (c *Cluster) Cut(from, to uint64) { c.cut[link{from, to}] = true }
@@ -43,6 +53,36 @@ func (c *Cluster) StallDisk(id uint64) { c.node(id).stalled = true }
 
 // ResumeDisk ends StallDisk. The ticks that were missed are then handled at once.
 func (c *Cluster) ResumeDisk(id uint64) { c.node(id).stalled = false }
+
+// Tear stops replica id as a loss of power in the middle of a sync does: of what was
+// being written, some may be there, up to a random place. Without a sync it is Crash.
+func (c *Cluster) Tear(id uint64) {
+	n := c.node(id)
+	if !n.up {
+		return
+	}
+	if n.syncing {
+		n.disk = n.disk.torn(n.mem, c.rng)
+	}
+	n.down()
+}
+
+// FillDisk leaves no room on the disk of replica id. Its next sync fails, and with it
+// the replica, as dragonboat ends its process: it is down, nobody is told, and Failed
+// says why. A snapshot that is being saved is abandoned; the replica goes on.
+func (c *Cluster) FillDisk(id uint64) { c.node(id).full = true }
+
+// FreeDisk makes room again; the replica may then be started.
+func (c *Cluster) FreeDisk(id uint64) { c.node(id).full = false }
+
+// Failed says why replica id stopped by itself in its last boot; nil if it did not.
+func (c *Cluster) Failed(id uint64) error { return c.node(id).failure }
+
+// fullDisk ends a boot whose sync has no room.
+func (n *node) fullDisk() {
+	n.failure = messages.NewError(messages.Code_CODE_UNAVAILABLE, "replica %d: no space left on device: free some and start it again", n.id)
+	n.down()
+}
 
 // Pause stops replica id as SIGSTOP does: it handles nothing and its deadlines do
 // not pass; the network keeps what it is sent.

@@ -28,8 +28,9 @@ type node struct {
 	disk state
 
 	// Faults.
-	stalled, paused, held bool
-	answers               []AnswerKind
+	stalled, paused, held, full bool
+	answers                     []AnswerKind
+	failure                     error // why the last boot ended by itself
 
 	// Of one boot.
 	up               bool
@@ -73,7 +74,7 @@ type progress struct {
 // boot starts the node from its disk.
 func (n *node) boot(r *Replica, applier consensus.Applier, listener consensus.Listener) {
 	*n = node{
-		c: n.c, id: n.id, disk: n.disk, stalled: n.stalled, paused: n.paused, held: n.held, answers: n.answers,
+		c: n.c, id: n.id, disk: n.disk, stalled: n.stalled, paused: n.paused, held: n.held, full: n.full, answers: n.answers,
 		up: true, replica: r, applier: applier, listener: listener, mem: n.disk, members: n.disk.members,
 	}
 	n.mem.log = slices.Clip(n.mem.log)
@@ -103,6 +104,9 @@ func (n *node) enabled() []event {
 	}
 	var events []event
 	if n.syncing && !n.stalled {
+		if n.full {
+			return append(events, n.fullDisk)
+		}
 		events = append(events, n.synced)
 	}
 	if n.handles() && n.replica.waiting() {

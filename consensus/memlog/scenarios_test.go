@@ -122,6 +122,55 @@ func TestCrashLosesWhatWasNotSynced(t *testing.T) {
 	s.want("unsynced", "") // whoever waited is gone with the process
 }
 
+// Power that fails in the middle of a sync leaves nothing of it, some, or all.
+func TestTornSync(t *testing.T) {
+	found := map[int]int{}
+	for seed := range uint64(40) {
+		s := newScene(t, memlog.Config{Replicas: 1}, seed)
+		s.put(1, "synced", 100)
+		s.c.Settle()
+		s.c.StallDisk(1)
+		s.put(1, "first", 100)
+		s.put(1, "second", 100)
+		s.c.Settle()
+		s.c.Tear(1)
+		s.c.ResumeDisk(1)
+		s.start(1)
+		s.until("replay", func() bool { return s.c.Replica(1).WaitReady(t.Context()) == nil })
+		if all := s.journals[1].all; len(all) == 0 || all[0] != "synced" || len(all) > 1 && all[1] != "first" {
+			t.Fatalf("seed %d: after the crash there is %v", seed, all)
+		}
+		found[len(s.journals[1].all)]++
+	}
+	if found[1] == 0 || found[2] == 0 || found[3] == 0 {
+		t.Fatalf("how much was there: %v", found)
+	}
+}
+
+// A full disk ends the replica at its next sync, with a reason; with room it comes back
+// with what was synced.
+func TestFullDiskEndsTheReplica(t *testing.T) {
+	s := newScene(t, memlog.Config{Replicas: 1}, 3)
+	s.put(1, "synced", 100)
+	s.c.Settle()
+	s.c.FillDisk(1)
+	if s.c.Replica(1).RequestSnapshot(0) == nil {
+		t.Fatal("a snapshot was saved on a full disk")
+	}
+	s.put(1, "no room", 100)
+	s.c.Settle()
+	if s.c.Replica(1) != nil || s.c.Failed(1) == nil {
+		t.Fatal("the replica goes on")
+	}
+	s.want("no room", "") // nobody is told
+	s.c.FreeDisk(1)
+	s.start(1)
+	s.until("replay", func() bool { return s.c.Replica(1).WaitReady(t.Context()) == nil })
+	if s.c.Failed(1) != nil || !s.applied(1, "synced") || s.applied(1, "no room") {
+		t.Fatalf("after the restart there is %v", s.journals[1].all)
+	}
+}
+
 func TestDeposedLeader(t *testing.T) {
 	s := newScene(t, memlog.Config{}, 3)
 	s.lead(1)

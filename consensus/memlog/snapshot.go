@@ -2,10 +2,13 @@ package memlog
 
 import (
 	"bytes"
+	"errors"
 
 	"github.com/concord-kv/concord/consensus"
 	"github.com/concord-kv/concord/messages"
 )
+
+var errNoSpace = errors.New("no space left on device")
 
 // savingSnapshot is frozen and not yet saved.
 type savingSnapshot struct {
@@ -56,6 +59,9 @@ func (n *node) snapshotNow() error {
 // save writes a snapshot and shortens the log. It is durable at once: dragonboat
 // records a snapshot only after its file is synced.
 func (n *node) save(s *savingSnapshot) error {
+	if n.full {
+		return errNoSpace
+	}
 	var b bytes.Buffer
 	if err := s.frozen.Save(&b, nil); err != nil {
 		return err

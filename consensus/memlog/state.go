@@ -2,6 +2,7 @@ package memlog
 
 import (
 	"maps"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -75,6 +76,29 @@ func (s *state) compact(index uint64) {
 	term := s.termAt(index)
 	s.log = slices.Clone(s.log[index-s.base:])
 	s.base, s.baseTerm = index, term
+}
+
+// torn returns what a disk with s holds after power was lost while mem was being
+// written: nothing of it, or its term and vote and some of its new entries, from the
+// first on. An installed snapshot is there as a whole or not at all.
+func (s *state) torn(mem state, rng *rand.Rand) state {
+	if rng.IntN(3) == 0 {
+		return *s
+	}
+	if mem.base != s.base {
+		return mem
+	}
+	same := 0
+	for same < min(len(s.log), len(mem.log)) && s.log[same] == mem.log[same] {
+		same++
+	}
+	got := *s
+	got.term, got.vote = mem.term, mem.vote
+	if fresh := rng.IntN(len(mem.log) - same + 1); fresh > 0 {
+		got.log = slices.Clip(mem.log[:same+fresh])
+	}
+	got.commit = max(s.commit, min(mem.commit, got.last()))
+	return got
 }
 
 // members is a membership. It is replaced, never changed.

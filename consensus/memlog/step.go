@@ -1,5 +1,7 @@
 package memlog
 
+import "slices"
+
 // An enabled thing, as a closure, is cheap enough: a simulation's cost is in its
 // actors.
 type event func()
@@ -105,26 +107,44 @@ func (c *Cluster) enabled() []event {
 	return events
 }
 
-// send puts a message on its link.
+// send puts a message on its link, as the network has it.
 func (c *Cluster) send(m *message) {
 	l := link{m.from, m.to}
-	if c.nodes[m.to] == nil || c.cut[l] || c.cfg.Loss > 0 && c.rng.Float64() < c.cfg.Loss {
+	if c.nodes[m.to] == nil || c.cut[l] || c.happens(c.net.Loss) {
 		return
 	}
+	c.travel(l, m)
+	if m.kind != msgPropose && c.happens(c.net.Duplicate) {
+		again := *m
+		c.travel(l, &again)
+	}
+}
+
+// happens draws from the source only where there is a choice: a network that does not
+// fail changes nothing in a run.
+func (c *Cluster) happens(p float64) bool { return p > 0 && c.rng.Float64() < p }
+
+// travel queues a message: last, or before others of its link.
+func (c *Cluster) travel(l link, m *message) {
 	q, known := c.links[l]
 	m.arrives = c.now
-	if c.cfg.DelayTicks > 0 {
-		m.arrives += c.rng.IntN(c.cfg.DelayTicks + 1)
+	if c.net.DelayTicks > 0 {
+		m.arrives += c.rng.IntN(c.net.DelayTicks + 1)
 	}
-	if len(q) > 0 {
-		m.arrives = max(m.arrives, q[len(q)-1].arrives)
+	at := len(q)
+	if at > 0 && c.happens(c.net.Reorder) {
+		at = c.rng.IntN(at)
+		m.arrives = min(m.arrives, q[at].arrives)
 	}
-	c.links[l] = append(q, m)
+	if at > 0 {
+		m.arrives = max(m.arrives, q[at-1].arrives)
+	}
+	c.links[l] = slices.Insert(slices.Clip(q), at, m)
 	if !known {
 		i := 0
 		for i < len(c.order) && (c.order[i].from < l.from || c.order[i].from == l.from && c.order[i].to < l.to) {
 			i++
 		}
-		c.order = append(c.order[:i], append([]link{l}, c.order[i:]...)...)
+		c.order = slices.Insert(c.order, i, l)
 	}
 }
