@@ -803,7 +803,10 @@ type Put struct {
 	// Keep the value that is there; the key must exist.
 	IgnoreValue bool `protobuf:"varint,8,opt,name=ignore_value,json=ignoreValue,proto3" json:"ignore_value,omitempty"`
 	// Keep the lease that is there; the key must exist.
-	IgnoreLease   bool `protobuf:"varint,9,opt,name=ignore_lease,json=ignoreLease,proto3" json:"ignore_lease,omitempty"`
+	IgnoreLease bool `protobuf:"varint,9,opt,name=ignore_lease,json=ignoreLease,proto3" json:"ignore_lease,omitempty"`
+	// A key that is attached to another lease moves to lease_id; without it such a put is
+	// refused with lease_conflict.
+	MoveLease     bool `protobuf:"varint,10,opt,name=move_lease,json=moveLease,proto3" json:"move_lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -897,6 +900,13 @@ func (x *Put) GetIgnoreValue() bool {
 func (x *Put) GetIgnoreLease() bool {
 	if x != nil {
 		return x.IgnoreLease
+	}
+	return false
+}
+
+func (x *Put) GetMoveLease() bool {
+	if x != nil {
+		return x.MoveLease
 	}
 	return false
 }
@@ -1067,7 +1077,13 @@ type Compare struct {
 	//	*Compare_ModRevision
 	//	*Compare_LeaseId
 	//	*Compare_TtlMs
-	Target        isCompare_Target `protobuf_oneof:"target"`
+	Target isCompare_Target `protobuf_oneof:"target"`
+	// In place of key: the predicate must hold for every key of the range. A range
+	// without keys is looked at as one key that is absent.
+	Range *KeyRange `protobuf:"bytes,11,opt,name=range,proto3" json:"range,omitempty"`
+	// value and lease_id take every operator, by their bytes and by number, and no
+	// predicate on the value of an absent key holds.
+	Ordered       bool `protobuf:"varint,12,opt,name=ordered,proto3" json:"ordered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1193,6 +1209,20 @@ func (x *Compare) GetTtlMs() *Compare_NullableInt64 {
 		}
 	}
 	return nil
+}
+
+func (x *Compare) GetRange() *KeyRange {
+	if x != nil {
+		return x.Range
+	}
+	return nil
+}
+
+func (x *Compare) GetOrdered() bool {
+	if x != nil {
+		return x.Ordered
+	}
+	return false
 }
 
 type isCompare_Target interface {
@@ -2063,8 +2093,11 @@ func (x *CloseCursor) GetName() string {
 
 // Compact asks to move the compact revision; the answer has the effective one.
 type Compact struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Move it to exactly this revision, whatever consumers hold back; one that is not
+	// above the compact revision is refused with compacted.
+	Exact         bool `protobuf:"varint,2,opt,name=exact,proto3" json:"exact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2104,6 +2137,13 @@ func (x *Compact) GetRevision() uint64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *Compact) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
 }
 
 // ProtectedPrefix keeps history: reads below the compact revision but not below
@@ -4459,7 +4499,7 @@ const file_command_proto_rawDesc = "" +
 	"\tbootstrap\x18E \x01(\v2\x15.concord.v1.BootstrapH\x00R\tbootstrap\x12O\n" +
 	"\x13raise_apply_version\x18F \x01(\v2\x1d.concord.v1.RaiseApplyVersionH\x00R\x11raiseApplyVersion\x12<\n" +
 	"\frecord_audit\x18G \x01(\v2\x17.concord.v1.RecordAuditH\x00R\vrecordAuditB\x04\n" +
-	"\x02op\"\x98\x02\n" +
+	"\x02op\"\xb7\x02\n" +
 	"\x03Put\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x19\n" +
@@ -4469,7 +4509,10 @@ const file_command_proto_rawDesc = "" +
 	"\bmetadata\x18\x06 \x03(\v2\x19.concord.v1.MetadataEntryR\bmetadata\x12\x17\n" +
 	"\aprev_kv\x18\a \x01(\bR\x06prevKv\x12!\n" +
 	"\fignore_value\x18\b \x01(\bR\vignoreValue\x12!\n" +
-	"\fignore_lease\x18\t \x01(\bR\vignoreLease\".\n" +
+	"\fignore_lease\x18\t \x01(\bR\vignoreLease\x12\x1d\n" +
+	"\n" +
+	"move_lease\x18\n" +
+	" \x01(\bR\tmoveLease\".\n" +
 	"\aPutMany\x12#\n" +
 	"\x04puts\x18\x01 \x03(\v2\x0f.concord.v1.PutR\x04puts\"S\n" +
 	"\x06Delete\x120\n" +
@@ -4477,7 +4520,7 @@ const file_command_proto_rawDesc = "" +
 	"\aprev_kv\x18\x02 \x01(\bR\x06prevKv\"0\n" +
 	"\x05Touch\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x15\n" +
-	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\"\xf3\x04\n" +
+	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\"\xb9\x05\n" +
 	"\aCompare\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x127\n" +
 	"\boperator\x18\x02 \x01(\x0e2\x1b.concord.v1.CompareOperatorR\boperator\x12\x18\n" +
@@ -4489,7 +4532,9 @@ const file_command_proto_rawDesc = "" +
 	"\fmod_revision\x18\b \x01(\x04H\x00R\vmodRevision\x12\x1b\n" +
 	"\blease_id\x18\t \x01(\x04H\x00R\aleaseId\x12:\n" +
 	"\x06ttl_ms\x18\n" +
-	" \x01(\v2!.concord.v1.Compare.NullableInt64H\x00R\x05ttlMs\x1aP\n" +
+	" \x01(\v2!.concord.v1.Compare.NullableInt64H\x00R\x05ttlMs\x12*\n" +
+	"\x05range\x18\v \x01(\v2\x14.concord.v1.KeyRangeR\x05range\x12\x18\n" +
+	"\aordered\x18\f \x01(\bR\aordered\x1aP\n" +
 	"\x05Field\x123\n" +
 	"\textractor\x18\x01 \x01(\v2\x15.concord.v1.ExtractorR\textractor\x12\x12\n" +
 	"\x04json\x18\x02 \x01(\fR\x04json\x1a9\n" +
@@ -4554,9 +4599,10 @@ const file_command_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x0eafter_revision\x18\x02 \x01(\x04R\rafterRevision\"!\n" +
 	"\vCloseCursor\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"%\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\";\n" +
 	"\aCompact\x12\x1a\n" +
-	"\brevision\x18\x01 \x01(\x04R\brevision\"?\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05exact\x18\x02 \x01(\bR\x05exact\"?\n" +
 	"\x0fProtectedPrefix\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\fR\x06prefix\x12\x14\n" +
 	"\x05floor\x18\x02 \x01(\x04R\x05floor\"\xe4\x06\n" +
@@ -4792,13 +4838,14 @@ var file_command_proto_goTypes = []any{
 	(*RecordAudit)(nil),                 // 60: concord.v1.RecordAudit
 	(*MetadataEntry)(nil),               // 61: concord.v1.MetadataEntry
 	(*Selector)(nil),                    // 62: concord.v1.Selector
-	(*IndexDefinition)(nil),             // 63: concord.v1.IndexDefinition
-	(*ErrorDetail)(nil),                 // 64: concord.v1.ErrorDetail
-	(*AuthResult)(nil),                  // 65: concord.v1.AuthResult
-	(*Record)(nil),                      // 66: concord.v1.Record
-	(*IndexInfo)(nil),                   // 67: concord.v1.IndexInfo
-	(*CursorInfo)(nil),                  // 68: concord.v1.CursorInfo
-	(*Extractor)(nil),                   // 69: concord.v1.Extractor
+	(*KeyRange)(nil),                    // 63: concord.v1.KeyRange
+	(*IndexDefinition)(nil),             // 64: concord.v1.IndexDefinition
+	(*ErrorDetail)(nil),                 // 65: concord.v1.ErrorDetail
+	(*AuthResult)(nil),                  // 66: concord.v1.AuthResult
+	(*Record)(nil),                      // 67: concord.v1.Record
+	(*IndexInfo)(nil),                   // 68: concord.v1.IndexInfo
+	(*CursorInfo)(nil),                  // 69: concord.v1.CursorInfo
+	(*Extractor)(nil),                   // 70: concord.v1.Extractor
 }
 var file_command_proto_depIdxs = []int32{
 	3,  // 0: concord.v1.Entry.commands:type_name -> concord.v1.Command
@@ -4837,59 +4884,60 @@ var file_command_proto_depIdxs = []int32{
 	55, // 33: concord.v1.Compare.value:type_name -> concord.v1.Compare.NullableBytes
 	54, // 34: concord.v1.Compare.field:type_name -> concord.v1.Compare.Field
 	56, // 35: concord.v1.Compare.ttl_ms:type_name -> concord.v1.Compare.NullableInt64
-	62, // 36: concord.v1.TxnGet.selector:type_name -> concord.v1.Selector
-	9,  // 37: concord.v1.TxnOp.get:type_name -> concord.v1.TxnGet
-	4,  // 38: concord.v1.TxnOp.put:type_name -> concord.v1.Put
-	6,  // 39: concord.v1.TxnOp.delete:type_name -> concord.v1.Delete
-	7,  // 40: concord.v1.TxnOp.touch:type_name -> concord.v1.Touch
-	8,  // 41: concord.v1.Txn.compares:type_name -> concord.v1.Compare
-	10, // 42: concord.v1.Txn.success:type_name -> concord.v1.TxnOp
-	10, // 43: concord.v1.Txn.failure:type_name -> concord.v1.TxnOp
-	61, // 44: concord.v1.GrantLease.metadata:type_name -> concord.v1.MetadataEntry
-	63, // 45: concord.v1.CreateIndex.definition:type_name -> concord.v1.IndexDefinition
-	24, // 46: concord.v1.ClusterConfig.protected_prefixes:type_name -> concord.v1.ProtectedPrefix
-	25, // 47: concord.v1.SetConfig.config:type_name -> concord.v1.ClusterConfig
-	57, // 48: concord.v1.ExpireLeases.pairs:type_name -> concord.v1.ExpireLeases.Pair
-	25, // 49: concord.v1.Bootstrap.config:type_name -> concord.v1.ClusterConfig
-	64, // 50: concord.v1.Result.error:type_name -> concord.v1.ErrorDetail
-	35, // 51: concord.v1.Result.put:type_name -> concord.v1.PutResult
-	36, // 52: concord.v1.Result.put_many:type_name -> concord.v1.PutManyResult
-	37, // 53: concord.v1.Result.delete:type_name -> concord.v1.DeleteResult
-	38, // 54: concord.v1.Result.touch:type_name -> concord.v1.TouchResult
-	41, // 55: concord.v1.Result.txn:type_name -> concord.v1.TxnResult
-	42, // 56: concord.v1.Result.grant_lease:type_name -> concord.v1.GrantLeaseResult
-	43, // 57: concord.v1.Result.keep_alive_lease:type_name -> concord.v1.KeepAliveLeaseResult
-	44, // 58: concord.v1.Result.revoke_lease:type_name -> concord.v1.RevokeLeaseResult
-	45, // 59: concord.v1.Result.open_session:type_name -> concord.v1.OpenSessionResult
-	46, // 60: concord.v1.Result.close_session:type_name -> concord.v1.CloseSessionResult
-	47, // 61: concord.v1.Result.resolve_idempotency:type_name -> concord.v1.ResolveIdempotencyResult
-	48, // 62: concord.v1.Result.index:type_name -> concord.v1.IndexResult
-	49, // 63: concord.v1.Result.cursor:type_name -> concord.v1.CursorResult
-	50, // 64: concord.v1.Result.compact:type_name -> concord.v1.CompactResult
-	51, // 65: concord.v1.Result.config:type_name -> concord.v1.ConfigResult
-	65, // 66: concord.v1.Result.auth:type_name -> concord.v1.AuthResult
-	52, // 67: concord.v1.Result.claim_clock:type_name -> concord.v1.ClaimClockResult
-	53, // 68: concord.v1.Result.expire_leases:type_name -> concord.v1.ExpireLeasesResult
-	66, // 69: concord.v1.PutResult.prev:type_name -> concord.v1.Record
-	35, // 70: concord.v1.PutManyResult.puts:type_name -> concord.v1.PutResult
-	66, // 71: concord.v1.DeleteResult.prev:type_name -> concord.v1.Record
-	66, // 72: concord.v1.TxnGetResult.records:type_name -> concord.v1.Record
-	39, // 73: concord.v1.TxnOpResult.get:type_name -> concord.v1.TxnGetResult
-	35, // 74: concord.v1.TxnOpResult.put:type_name -> concord.v1.PutResult
-	37, // 75: concord.v1.TxnOpResult.delete:type_name -> concord.v1.DeleteResult
-	38, // 76: concord.v1.TxnOpResult.touch:type_name -> concord.v1.TouchResult
-	40, // 77: concord.v1.TxnResult.responses:type_name -> concord.v1.TxnOpResult
-	1,  // 78: concord.v1.ResolveIdempotencyResult.state:type_name -> concord.v1.ResolveIdempotencyResult.State
-	34, // 79: concord.v1.ResolveIdempotencyResult.result:type_name -> concord.v1.Result
-	67, // 80: concord.v1.IndexResult.index:type_name -> concord.v1.IndexInfo
-	68, // 81: concord.v1.CursorResult.cursor:type_name -> concord.v1.CursorInfo
-	25, // 82: concord.v1.ConfigResult.config:type_name -> concord.v1.ClusterConfig
-	69, // 83: concord.v1.Compare.Field.extractor:type_name -> concord.v1.Extractor
-	84, // [84:84] is the sub-list for method output_type
-	84, // [84:84] is the sub-list for method input_type
-	84, // [84:84] is the sub-list for extension type_name
-	84, // [84:84] is the sub-list for extension extendee
-	0,  // [0:84] is the sub-list for field type_name
+	63, // 36: concord.v1.Compare.range:type_name -> concord.v1.KeyRange
+	62, // 37: concord.v1.TxnGet.selector:type_name -> concord.v1.Selector
+	9,  // 38: concord.v1.TxnOp.get:type_name -> concord.v1.TxnGet
+	4,  // 39: concord.v1.TxnOp.put:type_name -> concord.v1.Put
+	6,  // 40: concord.v1.TxnOp.delete:type_name -> concord.v1.Delete
+	7,  // 41: concord.v1.TxnOp.touch:type_name -> concord.v1.Touch
+	8,  // 42: concord.v1.Txn.compares:type_name -> concord.v1.Compare
+	10, // 43: concord.v1.Txn.success:type_name -> concord.v1.TxnOp
+	10, // 44: concord.v1.Txn.failure:type_name -> concord.v1.TxnOp
+	61, // 45: concord.v1.GrantLease.metadata:type_name -> concord.v1.MetadataEntry
+	64, // 46: concord.v1.CreateIndex.definition:type_name -> concord.v1.IndexDefinition
+	24, // 47: concord.v1.ClusterConfig.protected_prefixes:type_name -> concord.v1.ProtectedPrefix
+	25, // 48: concord.v1.SetConfig.config:type_name -> concord.v1.ClusterConfig
+	57, // 49: concord.v1.ExpireLeases.pairs:type_name -> concord.v1.ExpireLeases.Pair
+	25, // 50: concord.v1.Bootstrap.config:type_name -> concord.v1.ClusterConfig
+	65, // 51: concord.v1.Result.error:type_name -> concord.v1.ErrorDetail
+	35, // 52: concord.v1.Result.put:type_name -> concord.v1.PutResult
+	36, // 53: concord.v1.Result.put_many:type_name -> concord.v1.PutManyResult
+	37, // 54: concord.v1.Result.delete:type_name -> concord.v1.DeleteResult
+	38, // 55: concord.v1.Result.touch:type_name -> concord.v1.TouchResult
+	41, // 56: concord.v1.Result.txn:type_name -> concord.v1.TxnResult
+	42, // 57: concord.v1.Result.grant_lease:type_name -> concord.v1.GrantLeaseResult
+	43, // 58: concord.v1.Result.keep_alive_lease:type_name -> concord.v1.KeepAliveLeaseResult
+	44, // 59: concord.v1.Result.revoke_lease:type_name -> concord.v1.RevokeLeaseResult
+	45, // 60: concord.v1.Result.open_session:type_name -> concord.v1.OpenSessionResult
+	46, // 61: concord.v1.Result.close_session:type_name -> concord.v1.CloseSessionResult
+	47, // 62: concord.v1.Result.resolve_idempotency:type_name -> concord.v1.ResolveIdempotencyResult
+	48, // 63: concord.v1.Result.index:type_name -> concord.v1.IndexResult
+	49, // 64: concord.v1.Result.cursor:type_name -> concord.v1.CursorResult
+	50, // 65: concord.v1.Result.compact:type_name -> concord.v1.CompactResult
+	51, // 66: concord.v1.Result.config:type_name -> concord.v1.ConfigResult
+	66, // 67: concord.v1.Result.auth:type_name -> concord.v1.AuthResult
+	52, // 68: concord.v1.Result.claim_clock:type_name -> concord.v1.ClaimClockResult
+	53, // 69: concord.v1.Result.expire_leases:type_name -> concord.v1.ExpireLeasesResult
+	67, // 70: concord.v1.PutResult.prev:type_name -> concord.v1.Record
+	35, // 71: concord.v1.PutManyResult.puts:type_name -> concord.v1.PutResult
+	67, // 72: concord.v1.DeleteResult.prev:type_name -> concord.v1.Record
+	67, // 73: concord.v1.TxnGetResult.records:type_name -> concord.v1.Record
+	39, // 74: concord.v1.TxnOpResult.get:type_name -> concord.v1.TxnGetResult
+	35, // 75: concord.v1.TxnOpResult.put:type_name -> concord.v1.PutResult
+	37, // 76: concord.v1.TxnOpResult.delete:type_name -> concord.v1.DeleteResult
+	38, // 77: concord.v1.TxnOpResult.touch:type_name -> concord.v1.TouchResult
+	40, // 78: concord.v1.TxnResult.responses:type_name -> concord.v1.TxnOpResult
+	1,  // 79: concord.v1.ResolveIdempotencyResult.state:type_name -> concord.v1.ResolveIdempotencyResult.State
+	34, // 80: concord.v1.ResolveIdempotencyResult.result:type_name -> concord.v1.Result
+	68, // 81: concord.v1.IndexResult.index:type_name -> concord.v1.IndexInfo
+	69, // 82: concord.v1.CursorResult.cursor:type_name -> concord.v1.CursorInfo
+	25, // 83: concord.v1.ConfigResult.config:type_name -> concord.v1.ClusterConfig
+	70, // 84: concord.v1.Compare.Field.extractor:type_name -> concord.v1.Extractor
+	85, // [85:85] is the sub-list for method output_type
+	85, // [85:85] is the sub-list for method input_type
+	85, // [85:85] is the sub-list for extension type_name
+	85, // [85:85] is the sub-list for extension extendee
+	0,  // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }

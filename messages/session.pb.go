@@ -2032,7 +2032,10 @@ type WatchCredit struct {
 	WatchId uint64                 `protobuf:"varint,1,opt,name=watch_id,json=watchId,proto3" json:"watch_id,omitempty"`
 	Events  uint32                 `protobuf:"varint,2,opt,name=events,proto3" json:"events,omitempty"`
 	// Of keys and values, those of previous records included.
-	Bytes         uint32 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Bytes uint32 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Tell at once how far the watch has come, in a batch without events. A watch that is
+	// behind tells when it has caught up.
+	Progress      bool `protobuf:"varint,4,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2086,6 +2089,13 @@ func (x *WatchCredit) GetBytes() uint32 {
 		return x.Bytes
 	}
 	return 0
+}
+
+func (x *WatchCredit) GetProgress() bool {
+	if x != nil {
+		return x.Progress
+	}
+	return false
 }
 
 type CancelWatch struct {
@@ -2445,11 +2455,12 @@ const file_session_proto_rawDesc = "" +
 	"\bWatchEnd\x12\x19\n" +
 	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x12/\n" +
 	"\x06reason\x18\x02 \x01(\v2\x17.concord.v1.ErrorDetailR\x06reason\x12,\n" +
-	"\x06resume\x18\x03 \x01(\v2\x14.concord.v1.PositionR\x06resume\"V\n" +
+	"\x06resume\x18\x03 \x01(\v2\x14.concord.v1.PositionR\x06resume\"r\n" +
 	"\vWatchCredit\x12\x19\n" +
 	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x12\x16\n" +
 	"\x06events\x18\x02 \x01(\rR\x06events\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\rR\x05bytes\"(\n" +
+	"\x05bytes\x18\x03 \x01(\rR\x05bytes\x12\x1a\n" +
+	"\bprogress\x18\x04 \x01(\bR\bprogress\"(\n" +
 	"\vCancelWatch\x12\x19\n" +
 	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\"#\n" +
 	"\tHeartbeat\x12\x16\n" +

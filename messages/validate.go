@@ -307,16 +307,26 @@ func validateTxn(t *Txn, cfg *ClusterConfig) *Error {
 }
 
 func validateCompare(c *Compare) *Error {
-	if err := ValidateKey("key", c.GetKey()); err != nil {
+	if c.GetRange() != nil {
+		if len(c.Key) > 0 {
+			return InvalidField("key", "not together with range")
+		}
+		if err := ValidateSelector("range", &Selector{By: &Selector_Range{Range: c.Range}}); err != nil {
+			return err
+		}
+	} else if err := ValidateKey("key", c.GetKey()); err != nil {
 		return err
 	}
 	op := c.GetOperator()
 	if op < CompareOperator_COMPARE_OPERATOR_EQUAL || op > CompareOperator_COMPARE_OPERATOR_GREATER_OR_EQUAL {
 		return InvalidField("operator", "unknown operator %d", op)
 	}
-	equality := op <= CompareOperator_COMPARE_OPERATOR_NOT_EQUAL
+	equality := op <= CompareOperator_COMPARE_OPERATOR_NOT_EQUAL || c.GetOrdered()
 	switch target := c.GetTarget().(type) {
 	case *Compare_Value:
+		if c.GetOrdered() && target.Value.GetNull() {
+			return InvalidField("value.null", "not together with ordered")
+		}
 		if !equality {
 			return InvalidField("operator", "value compares only with == and !=")
 		}

@@ -33,7 +33,7 @@ func (m *Machine) planBinding(held uint64, p *messages.Put) (binding, *messages.
 		if held == id {
 			return binding{lease: id}, nil
 		}
-		if held != 0 && !anonymous {
+		if held != 0 && !anonymous && !p.GetMoveLease() {
 			return binding{}, leaseConflict(held)
 		}
 		if most := m.config.GetLeaseKeysMax(); uint64(m.leases.at(slot).body.keys.len()) >= most {

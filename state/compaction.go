@@ -80,9 +80,14 @@ func (m *Machine) horizon() uint64 {
 func (m *Machine) compactTo(revision uint64) {
 	revision = min(revision, m.kv.Revision(), m.cursors.floor(m.kv.Revision(), m.kv.Compacted(), m.config.GetConsumerLagMax()))
 	if revision > m.kv.Compacted() {
-		m.kv.Compact(revision, m.protected())
-		m.samples.forget(revision)
+		m.compactNow(revision)
 	}
+}
+
+// compactNow moves C forward, whoever is behind.
+func (m *Machine) compactNow(revision uint64) {
+	m.kv.Compact(revision, m.protected())
+	m.samples.forget(revision)
 }
 
 // compact is an operator's request. It answers with the effective C, which
@@ -91,7 +96,14 @@ func (m *Machine) compact(r *messages.Result, c *messages.Compact) *messages.Err
 	if c.GetRevision() > m.kv.Revision() {
 		return futureRevision("revision", c.GetRevision(), m.kv.Revision())
 	}
-	m.compactTo(c.GetRevision())
+	switch {
+	case !c.GetExact():
+		m.compactTo(c.GetRevision())
+	case c.GetRevision() <= m.kv.Compacted():
+		return compacted("revision", c.GetRevision(), m.kv.Compacted())
+	default:
+		m.compactNow(c.GetRevision())
+	}
 	r.Answer = &messages.Result_Compact{Compact: &messages.CompactResult{CompactRevision: m.kv.Compacted()}}
 	return nil
 }

@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state/field"
@@ -23,15 +24,36 @@ func (m *Machine) compares(list []*messages.Compare) (hold bool, err *messages.E
 	return hold, nil
 }
 
-// compare evaluates one predicate. A key that is absent does not exist, has value,
-// field and ttl null, no lease, and numbers 0.
+// compare evaluates one predicate, over one key or over each key of a range.
 func (m *Machine) compare(c *messages.Compare) (bool, *messages.Error) {
-	r, exists := m.kv.Get(keyOf(c.GetKey()))
+	if c.GetRange() == nil {
+		r, exists := m.kv.Get(keyOf(c.GetKey()))
+		return m.compareOne(c, r, exists)
+	}
+	var err *messages.Error
+	hold, any := true, false
+	m.kv.Ascend(keyOf(c.Range.GetStart()), keyOf(c.Range.GetEnd()), func(r store.Rec) bool {
+		any = true
+		hold, err = m.compareOne(c, r, true)
+		return hold && err == nil
+	})
+	if !any {
+		return m.compareOne(c, "", false)
+	}
+	return hold, err
+}
+
+// compareOne evaluates a predicate over one key. A key that is absent does not exist,
+// has value, field and ttl null, no lease, and numbers 0.
+func (m *Machine) compareOne(c *messages.Compare, r store.Rec, exists bool) (bool, *messages.Error) {
 	op := c.GetOperator()
 	switch t := c.GetTarget().(type) {
 	case *messages.Compare_Exists:
 		return holds(op, boolOrder(exists)-boolOrder(t.Exists)), nil
 	case *messages.Compare_Value:
+		if c.GetOrdered() {
+			return exists && holds(op, strings.Compare(r.Value(), keyOf(t.Value.GetValue()))), nil
+		}
 		if t.Value.GetNull() || !exists {
 			return holds(op, boolOrder(exists)-boolOrder(!t.Value.GetNull())), nil
 		}

@@ -119,7 +119,7 @@ func (c *core) onCredit(m *messages.WatchCredit) {
 		w.creditEvents = addCredit(w.creditEvents, m.Events)
 		w.creditBytes = addCredit(w.creditBytes, m.Bytes)
 	default:
-		c.port.tellHub(&protocol.GrantCredit{Session: c.id, WatchID: w.id, Events: m.Events, Bytes: m.Bytes})
+		c.port.tellHub(&protocol.GrantCredit{Session: c.id, WatchID: w.id, Events: m.Events, Bytes: m.Bytes, Progress: m.Progress})
 	}
 }
 

@@ -81,6 +81,9 @@ func (a *Actor) Receive(ctx actor.Context) {
 		a.hub.Start(*m)
 	case *protocol.GrantCredit:
 		a.hub.Grant(m.Session, m.WatchID, m.Events, m.Bytes)
+		if m.Progress {
+			a.hub.TellProgress(m.Session, m.WatchID)
+		}
 	case *protocol.Drained:
 		a.hub.Drained(m.Session, m.Bytes)
 	case *protocol.CancelWatch:

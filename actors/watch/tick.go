@@ -77,6 +77,18 @@ func (h *Hub) progress(w *watcher) {
 	}
 }
 
+// TellProgress tells a live watch how far it has come, whether or not that is news. One
+// that is behind tells when it has caught up.
+func (h *Hub) TellProgress(session, watchID uint64) {
+	c := h.clients[session]
+	if c == nil {
+		return
+	}
+	if w := c.watchers[watchID]; w != nil && w.phase == live && w.client.window > 0 {
+		h.tellPlace(w)
+	}
+}
+
 // LeaderChanged tells who leads, as far as the node knows; 0 is nobody.
 func (h *Hub) LeaderChanged(leaderID uint64) {
 	switch {

@@ -74,6 +74,8 @@ type GrantCredit struct {
 	WatchID uint64
 	Events  uint32
 	Bytes   uint32
+	// Progress asks how far the watch has come: a live one tells at once.
+	Progress bool
 }
 
 // Drained is session -> watch: the client's stream has taken this many of the
