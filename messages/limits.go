@@ -42,6 +42,7 @@ const (
 	LeaseTTLFloorMs    = 100                       // lowest lease_ttl_min_ms
 	SessionTTLMaxMs    = 24 * 3_600_000
 	ProtocolVersion    = 1
+	ApplyVersionMin    = 1 // what a node that says nothing can apply
 	ApplyVersion       = 2 // the rules that this build can apply: state/versions.go
 	SnapshotVersion    = 2
 	EntryCommandsMax   = 512     // commands in one log entry

@@ -34,13 +34,16 @@ type Gauges struct {
 // Digest is the state's digest when index had just been applied.
 type Digest struct{ Index, Digest uint64 }
 
-// Config is what apply needs. All fields but Initial are required.
+// Config is what apply needs. Initial and ApplyVersion are optional.
 type Config struct {
 	Replica, Expiry, Watch *actor.PID
 	Telemetry              Telemetry
 	// Initial is the state before the first entry of the log; nil for an empty one. It
 	// is the same on each of a cluster's first members.
 	Initial *state.Machine
+	// ApplyVersion is the highest version of the rules that an empty state knows; 0 is
+	// messages.ApplyVersion.
+	ApplyVersion uint32
 }
 
 // Props returns the actor's props. The node adds its fail-stop middleware.
@@ -48,6 +51,9 @@ func Props(cfg Config) *actor.Props {
 	return actor.PropsFromProducer(func() actor.Actor {
 		a := &Actor{cfg: cfg}
 		a.core = newCore(a, cfg.Telemetry)
+		if cfg.ApplyVersion != 0 {
+			a.core.machine = state.NewAt(cfg.ApplyVersion)
+		}
 		return a
 	})
 }

@@ -1,12 +1,14 @@
 package apply
 
 import (
+	"cmp"
 	"errors"
 	"io"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/concord-kv/concord/consensus"
+	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
 )
 
@@ -37,6 +39,9 @@ type Applier struct {
 	// Restored, unless it is nil, is called when the state has been replaced by the log's
 	// snapshot. Set it before the log is opened.
 	Restored func()
+	// ApplyVersion is the highest version of the rules that a restored state may have; 0
+	// is messages.ApplyVersion. Set it before the log is opened.
+	ApplyVersion uint32
 }
 
 var _ consensus.Applier = (*Applier)(nil)
@@ -72,7 +77,7 @@ func (a *Applier) Freeze() consensus.Frozen {
 // Restore implements consensus.Applier. The machine is loaded on the caller's
 // goroutine: the actor goes on serving the old one.
 func (a *Applier) Restore(index uint64, r io.Reader) error {
-	m, err := state.Load(r)
+	m, err := state.LoadAt(r, cmp.Or(a.ApplyVersion, messages.ApplyVersion))
 	if err != nil {
 		return err
 	}

@@ -137,6 +137,10 @@ type Seams struct {
 	// Random is where the nonces of the lease clock and a new cluster's id come
 	// from. It is called by one goroutine at a time and never returns the same twice.
 	Random func() uint64
+	// ApplyVersion is the highest version of the state machine's rules that this node
+	// says it knows, and stops beyond: an older build, as it were. Default:
+	// messages.ApplyVersion.
+	ApplyVersion uint32
 }
 
 // withDefaults returns the configuration that is used, or what is wrong with it.
@@ -210,9 +214,14 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Fail == nil {
 		c.Fail = exitProcess
 	}
-	if c.Seams == nil {
-		c.Seams = &Seams{}
+	seams := Seams{}
+	if c.Seams != nil {
+		seams = *c.Seams
 	}
+	if seams.ApplyVersion == 0 {
+		seams.ApplyVersion = messages.ApplyVersion
+	}
+	c.Seams = &seams
 	return c, nil
 }
 

@@ -44,7 +44,7 @@ func newLinks(f *facts) *links {
 func (k *links) start(cfg Config, l net.Listener, client string, system *actor.ActorSystem, to *actor.PID) {
 	k.mesh.Store(peers.Start(peers.Config{
 		Self: cfg.self(l.Addr().String(), client), Listener: l, ServerTLS: cfg.PeerServerTLS, ClientTLS: cfg.PeerClientTLS,
-		Known: cfg.Members, Contacts: cfg.Contacts, Version: cfg.Version, Logger: cfg.Logger,
+		Known: cfg.Members, Contacts: cfg.Contacts, Version: cfg.Version, ApplyVersion: cfg.Seams.ApplyVersion, Logger: cfg.Logger,
 		Identity: func() ([]byte, uint64) {
 			c := k.facts.cluster.Load()
 			return c.id, c.incarnation

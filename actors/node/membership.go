@@ -105,10 +105,11 @@ func (n *Node) membersReply(m consensus.Membership) *messages.AdminReply {
 		if id == n.cfg.ReplicaID {
 			applied := n.facts.applied.Load()
 			x.Alive, x.AppliedIndex, x.Revision, x.Version = true, applied.Applied, applied.Revision, n.cfg.Version
+			x.ApplyVersionMax = n.cfg.Seams.ApplyVersion
 		} else if p, ago := n.links.of(id); ago >= 0 {
 			x.Alive, x.HeardMsAgo = ago < aliveMs, ago
 			x.AppliedIndex, x.Revision, x.Version = p.beat.GetAppliedIndex(), p.beat.GetRevision(), p.hello.GetVersion()
-			x.DigestIndex = p.beat.GetDigestIndex()
+			x.ApplyVersionMax, x.DigestIndex = p.hello.GetApplyVersionMax(), p.beat.GetDigestIndex()
 			if digest, ok := n.facts.digests.at(p.beat.GetDigestIndex()); ok {
 				x.Differs = digest != p.beat.GetDigest()
 			}

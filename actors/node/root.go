@@ -13,15 +13,15 @@ import (
 
 // root is the node's own actor.
 //
-// Owns: whether the cluster is bootstrapped, as far as this node has seen, and
-// what the log was told about this node's watches.
+// Owns: whether the cluster is bootstrapped, as far as this node has seen, what the
+// log was told about this node's watches, and the raising of the apply version.
 //
 // Receives: messages.LeaderChanged and messages.Proposed from replica,
 // state.GotView from apply, protocol.Consumers from watch, messages.ClockTick.
 // Sends: messages.Propose to replica, state.GetView to apply, protocol.ConsumerLag to
 // watch.
 //
-// Mailbox: unbounded; one question and two proposals are out at most.
+// Mailbox: unbounded; one question and three proposals are out at most.
 //
 // On panic: fail-stop.
 type root struct {
@@ -45,9 +45,11 @@ type root struct {
 
 	leftovers   leftovers
 	leftoversMs int64 // no proposal of them before this
+
+	raiser raiser
 }
 
-// The two kinds of proposals are told apart by their ids.
+// The kinds of proposals are told apart by their ids.
 const bootstrapIDs = 1 << 63
 
 // Receive implements actor.Actor.
@@ -67,7 +69,7 @@ func (r *root) Receive(ctx actor.Context) {
 	case *protocol.Consumers:
 		r.reporter.consumers(m.After, m.Active)
 	case *actor.Started:
-		r.reporter.propose = r.propose
+		r.reporter.propose, r.raiser.propose = r.propose, r.propose
 		r.look()
 	case *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.DeadLetterResponse:
 	default:
@@ -108,11 +110,15 @@ func (r *root) onView(m *state.GotView) {
 			r.bootstrapped = true
 			close(r.ready)
 		}
+		current, _ := m.View.ApplyVersion()
+		r.raiser.look(r.leads && r.bootstrapped, current, r.nowMs)
 		return
 	}
 	if !r.leads {
 		return
 	}
+	// A member that has not said what it knows knows the first version.
+	r.bootstrap.ApplyVersion = max(messages.ApplyVersionMin, r.raiser.supported())
 	r.lastID++
 	r.proposed = bootstrapIDs | r.lastID
 	r.propose(&messages.Propose{
@@ -123,7 +129,9 @@ func (r *root) onView(m *state.GotView) {
 
 func (r *root) onProposed(m *messages.Proposed) {
 	if m.GetRequestId() != r.proposed {
-		r.reporter.proposed(m)
+		if !r.raiser.proposed(m, r.nowMs) {
+			r.reporter.proposed(m)
+		}
 		return
 	}
 	r.proposed = 0

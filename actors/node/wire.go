@@ -132,7 +132,7 @@ func (n *Node) openActors(initial *state.Machine) error {
 	// Whoever is sent to must be there first: apply before the log that brings it
 	// entries, the log before the replica that proposes.
 	n.spawn(p.watch, watch.Props(watch.Config{Apply: p.apply, Consumers: p.root, Limits: cfg.Watch, Telemetry: n.meter}))
-	n.spawn(p.apply, apply.Props(apply.Config{Replica: p.replica, Expiry: p.expiry, Watch: p.watch, Telemetry: n.meter, Initial: initial}))
+	n.spawn(p.apply, apply.Props(apply.Config{Replica: p.replica, Expiry: p.expiry, Watch: p.watch, Telemetry: n.meter, Initial: initial, ApplyVersion: cfg.Seams.ApplyVersion}))
 	n.spawn(p.expiry, expiry.Props(expiry.Config{
 		Replica: p.replica, Apply: p.apply, Telemetry: n.meter,
 		TickMs: cfg.ExpiryTick.Milliseconds(), WakeMs: cfg.ClockInterval.Milliseconds(),
@@ -154,9 +154,9 @@ func (n *Node) openActors(initial *state.Machine) error {
 		return &root{
 			replica: p.replica, apply: p.apply, watch: p.watch, logger: cfg.Logger, facts: n.facts, ready: bootstrapped,
 			reporter: reporter{replicaID: cfg.ReplicaID}, leftovers: leftovers{floor: n.floor()},
+			raiser: raiser{supported: n.supportedVersion, logger: cfg.Logger},
 			bootstrap: &messages.Bootstrap{
 				ClusterId: newClusterID(cfg.Seams.Random), Incarnation: cfg.Incarnation, Config: cfg.Bootstrap,
-				ApplyVersion: messages.ApplyVersion,
 			},
 		}
 	}))
@@ -183,7 +183,7 @@ func (n *Node) floor() uint64 {
 // ago: it tries another one if somebody else was faster.
 func (n *Node) openLog() error {
 	applier := apply.NewApplier(n.system, n.pids.apply, n.fail.halted)
-	applier.Restored = n.restoredLog
+	applier.Restored, applier.ApplyVersion = n.restoredLog, n.cfg.Seams.ApplyVersion
 	listener := replica.Listener{System: n.system, PID: n.pids.replica}
 	if open := n.cfg.Seams.OpenLog; open != nil {
 		var err error

@@ -33,6 +33,9 @@ type Config struct {
 	// Identity is the cluster that this node belongs to; empty while it does not know.
 	Identity func() (clusterID []byte, incarnation uint64)
 	Version  string
+	// ApplyVersion is the highest version of the state machine's rules that this node can
+	// run; 0 is unknown.
+	ApplyVersion uint32
 	// Beat is what this node says of itself. The mesh adds addresses to it.
 	Beat func() *messages.PeerBeat
 	// Forwarded takes a proposal of another node. reply is called once for each command,
@@ -188,7 +191,7 @@ func (m *Mesh) hello(to uint64) *messages.PeerMessage {
 	id, incarnation := m.cfg.Identity()
 	return &messages.PeerMessage{Message: &messages.PeerMessage_Hello{Hello: &messages.PeerHello{
 		Protocol: protocolVersion, From: m.cfg.Self, ToReplicaId: to, ClusterId: id, Incarnation: incarnation,
-		Version: m.cfg.Version, ApplyVersionMax: messages.ApplyVersion, Known: m.Members(),
+		Version: m.cfg.Version, ApplyVersionMax: m.cfg.ApplyVersion, Known: m.Members(),
 	}}}
 }
 

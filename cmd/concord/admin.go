@@ -39,7 +39,8 @@ func (a *app) statusCommand() *cobra.Command {
 				"compact_revision": r.CompactRevision, "clock_ms": r.ClockMs, "clock_epoch": r.ClockEpoch, "keys": r.Keys,
 				"leases": r.Leases, "sessions": r.Sessions, "history_events": r.HistoryEvents, "logical_bytes": r.LogicalBytes,
 				"quota_bytes": r.QuotaBytes, "watchers": r.Watchers, "clients": r.Clients, "version": r.Version,
-				"digest": strconv.FormatUint(r.Digest, 16), "apply_version": r.ApplyVersion, "uptime_ms": r.UptimeMs,
+				"digest": strconv.FormatUint(r.Digest, 16), "apply_version": r.ApplyVersion, "apply_version_max": r.ApplyVersionMax,
+				"uptime_ms":        r.UptimeMs,
 				"leader_silent_ms": r.LeaderSilentMs,
 			}
 			if r.HeldRevision != nil {
@@ -65,7 +66,7 @@ func (a *app) printStatus(r *messages.StatusReply) {
 	a.printf("serves     %d clients, %d watchers\n", r.Clients, r.Watchers)
 	a.printf("clock      %s, epoch %d\n", remaining(r.ClockMs), r.ClockEpoch)
 	a.printf("digest     %016x\n", r.Digest)
-	a.printf("version    %s, apply version %d, up %v\n", r.Version, r.ApplyVersion, (time.Duration(r.UptimeMs) * time.Millisecond).Truncate(time.Second))
+	a.printf("version    %s, apply version %d of %d, up %v\n", r.Version, r.ApplyVersion, r.ApplyVersionMax, (time.Duration(r.UptimeMs) * time.Millisecond).Truncate(time.Second))
 }
 
 func (a *app) compactCommand() *cobra.Command {

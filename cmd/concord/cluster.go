@@ -136,8 +136,8 @@ func (a *app) printMembers(r *messages.MembersReply) error {
 		members[i] = object{
 			"replica_id": m.ReplicaId, "voting": m.Voting, "leads": m.Leads, "alive": m.Alive,
 			"applied_index": m.AppliedIndex, "revision": m.Revision, "differs": m.Differs, "version": m.Version,
-			"heard_ms_ago": m.HeardMsAgo,
-			"raft":         m.GetAddress().GetRaft(), "peer": m.GetAddress().GetPeer(), "client": m.GetAddress().GetClient(),
+			"heard_ms_ago": m.HeardMsAgo, "apply_version_max": m.ApplyVersionMax,
+			"raft": m.GetAddress().GetRaft(), "peer": m.GetAddress().GetPeer(), "client": m.GetAddress().GetClient(),
 		}
 	}
 	removed := r.GetRemoved()
@@ -159,10 +159,10 @@ func (a *app) printMembers(r *messages.MembersReply) error {
 			}
 			_, _ = w.Write([]byte{'\n'})
 		}
-		line("ID", "ROLE", "STATE", "APPLIED", "REVISION", "CLIENTS", "PEERS", "RAFT", "VERSION")
+		line("ID", "ROLE", "STATE", "APPLIED", "REVISION", "CLIENTS", "PEERS", "RAFT", "VERSION", "APPLY")
 		for _, m := range r.GetMembers() {
 			line(number(m.ReplicaId), role(m), condition(m), number(m.AppliedIndex), number(m.Revision),
-				dash(m.GetAddress().GetClient()), dash(m.GetAddress().GetPeer()), m.GetAddress().GetRaft(), dash(m.Version))
+				dash(m.GetAddress().GetClient()), dash(m.GetAddress().GetPeer()), m.GetAddress().GetRaft(), dash(m.Version), number(uint64(m.ApplyVersionMax)))
 		}
 		_ = w.Flush() // to a.out, like everything
 	})

@@ -26,6 +26,9 @@ type Generator struct {
 	Twin   *Twin
 	// Big lets some values be large enough to meet the quota and the size of answers.
 	Big bool
+	// VersionMax is the highest apply version that the log begins with or is raised to; 0
+	// is messages.ApplyVersion.
+	VersionMax uint32
 
 	now     int64
 	claims  uint64
@@ -42,10 +45,18 @@ func (g *Generator) Begin() []*messages.Entry {
 	}
 	return []*messages.Entry{
 		{Commands: []*messages.Command{{Op: &messages.Command_Bootstrap{Bootstrap: &messages.Bootstrap{
-			ClusterId: []byte("cluster"), Incarnation: 1, Config: config, ApplyVersion: uint32(1 + g.n(int(messages.ApplyVersion))),
+			ClusterId: []byte("cluster"), Incarnation: 1, Config: config, ApplyVersion: g.version(),
 		}}}}},
 		{Commands: []*messages.Command{g.claim(0)}},
 	}
+}
+
+func (g *Generator) version() uint32 {
+	most := g.VersionMax
+	if most == 0 {
+		most = messages.ApplyVersion
+	}
+	return uint32(1 + g.n(int(most)))
 }
 
 func (g *Generator) claim(epoch uint64) *messages.Command {
@@ -213,7 +224,7 @@ func (g *Generator) operator() *messages.Command {
 		return &messages.Command{Op: &messages.Command_DropIndex{DropIndex: &messages.DropIndex{Name: name}}}
 	case 7:
 		return &messages.Command{Op: &messages.Command_RaiseApplyVersion{RaiseApplyVersion: &messages.RaiseApplyVersion{
-			Version: uint32(1 + g.n(int(messages.ApplyVersion))),
+			Version: g.version(),
 		}}}
 	}
 	return &messages.Command{Op: &messages.Command_StepIndex{StepIndex: &messages.StepIndex{Name: name, ExpectedCursor: g.bytes(10, nil, []byte("a"))}}}
