@@ -21,6 +21,9 @@ func ValidateWrite(w *Write, cfg *ClusterConfig) *Error {
 	if n := len(w.IdempotencyKey); n > IdempotencyKeyMax {
 		return tooLong("idempotency_key", n, IdempotencyKeyMax)
 	}
+	if len(w.IdempotencyKey) > 0 && w.IdempotencyKey[0] == 0 {
+		return InvalidField("idempotency_key", "must not begin with NUL")
+	}
 	if w.SessionId == 0 && (w.Sequence != 0 || w.Acknowledged != 0) {
 		return InvalidField("session_id", "a sequence number needs a session")
 	}
@@ -95,6 +98,9 @@ func ValidateOperation(c *Command, cfg *ClusterConfig) *Error {
 	case *Command_ResolveIdempotency:
 		if n := len(op.ResolveIdempotency.GetKey()); n == 0 || n > IdempotencyKeyMax {
 			return badLength("key", n, IdempotencyKeyMax)
+		}
+		if op.ResolveIdempotency.GetKey()[0] == 0 {
+			return InvalidField("key", "must not begin with NUL")
 		}
 		return nil
 	case *Command_CreateIndex:

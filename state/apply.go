@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state/auth"
 )
 
 // Apply applies one entry of the log and returns one result for each of its
@@ -33,6 +34,9 @@ func (m *Machine) applyCommand(r *messages.Result, entry *messages.Entry, c *mes
 	m.global.commandCount++
 	m.effects.Commands[m.kind]++
 	m.settle(r, m.admit(r, entry, c))
+	if c.Audit != nil {
+		m.recordAudit(c, r)
+	}
 	if r.Error != nil {
 		m.effects.Refused[m.kind]++
 	}
@@ -74,6 +78,11 @@ func (m *Machine) admit(r *messages.Result, entry *messages.Entry, c *messages.C
 	if err := m.checkEnvelope(c); err != nil {
 		return err
 	}
+	if m.guard != nil {
+		if err := m.admitPrincipal(c); err != nil {
+			return err
+		}
+	}
 	switch c.Op.(type) {
 	case *messages.Command_KeepAliveLease, *messages.Command_OpenSession, *messages.Command_CloseSession,
 		*messages.Command_ResolveIdempotency:
@@ -94,6 +103,9 @@ func (m *Machine) checkEnvelope(c *messages.Command) *messages.Error {
 	if c.GetSessionId() != 0 && c.GetAcknowledged() >= c.GetSequence() {
 		return messages.InvalidField("acknowledged", "%d is not below the write's own number %d", c.GetAcknowledged(), c.GetSequence())
 	}
+	if err := messages.ValidateAudit(c.GetAudit()); err != nil {
+		return err
+	}
 	if key := c.GetIdempotencyKey(); key != "" {
 		if n := len(key); n > messages.IdempotencyKeyMax {
 			return messages.InvalidField("idempotency_key", "%d bytes, at most %d", n, messages.IdempotencyKeyMax).
@@ -111,6 +123,11 @@ func (m *Machine) checkEnvelope(c *messages.Command) *messages.Error {
 func (m *Machine) operate(r *messages.Result, c *messages.Command) *messages.Error {
 	if err := messages.ValidateOperation(c, m.config); err != nil {
 		return err
+	}
+	if m.actor != nil {
+		if err := auth.CheckCommand(m.actor, c); err != nil {
+			return err
+		}
 	}
 	switch op := c.Op.(type) {
 	case *messages.Command_Put:
@@ -149,6 +166,8 @@ func (m *Machine) operate(r *messages.Result, c *messages.Command) *messages.Err
 		return m.compact(r, op.Compact)
 	case *messages.Command_SetConfig:
 		return m.applySetConfig(r, op.SetConfig)
+	case *messages.Command_ChangeAuth:
+		return m.changeAuth(r, c)
 	}
 	return m.operateNode(r, c)
 }
@@ -167,6 +186,8 @@ func (m *Machine) operateNode(r *messages.Result, c *messages.Command) *messages
 		return m.reportConsumers(op.ReportConsumers)
 	case *messages.Command_RaiseApplyVersion:
 		return m.raiseApplyVersion(r, op.RaiseApplyVersion)
+	case *messages.Command_RecordAudit:
+		return nil // whatever has an audit context is recorded
 	}
 	panic(fmt.Sprintf("state: no operation for %T", c.Op))
 }
@@ -225,6 +246,10 @@ func kindOf(c *messages.Command) CommandKind {
 		return KindBootstrap
 	case *messages.Command_RaiseApplyVersion:
 		return KindRaiseApplyVersion
+	case *messages.Command_ChangeAuth:
+		return KindChangeAuth
+	case *messages.Command_RecordAudit:
+		return KindRecordAudit
 	}
 	panic("state: the log holds an operation that this build does not know: install a newer one")
 }

@@ -33,6 +33,11 @@ func (m *Machine) planBinding(held uint64, p *messages.Put) (binding, *messages.
 		if held == id {
 			return binding{lease: id}, nil
 		}
+		if m.actor != nil {
+			if err := m.mayUse(slot, false, "lease_id"); err != nil {
+				return binding{}, err
+			}
+		}
 		if held != 0 && !anonymous && !p.GetMoveLease() {
 			return binding{}, leaseConflict(held)
 		}

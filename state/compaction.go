@@ -57,6 +57,7 @@ func (m *Machine) tick() {
 		m.samples.add(sample{revision: r, clockMs: m.clock.ms})
 	}
 	m.compactTo(m.horizon())
+	m.trimAudit()
 }
 
 // horizon returns the compact revision that retention asks for: the later of what

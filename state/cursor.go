@@ -123,8 +123,14 @@ func (m *Machine) openCursor(r *messages.Result, o *messages.OpenCursor) *messag
 	if err := m.readablePosition("after_revision", o.GetAfterRevision()); err != nil {
 		return err
 	}
-	if _, ok := m.explicit(o.GetLeaseId()); !ok {
+	slot, ok := m.explicit(o.GetLeaseId())
+	if !ok {
 		return unknownLease(o.GetLeaseId())
+	}
+	if m.actor != nil {
+		if err := m.mayUse(slot, false, "lease_id"); err != nil {
+			return err
+		}
 	}
 	c := cursor{name: o.GetName(), leaseID: o.GetLeaseId(), after: o.GetAfterRevision()}
 	m.cursors.set(c)
@@ -139,6 +145,11 @@ func (m *Machine) checkpointCursor(r *messages.Result, p *messages.CheckpointCur
 	c, ok := m.cursors.named.get(cursor{name: p.GetName()})
 	if !ok {
 		return cursorNotFound(p.GetName())
+	}
+	if m.actor != nil {
+		if err := m.mayUse(m.mustFind(c.leaseID), false, "name"); err != nil {
+			return err
+		}
 	}
 	if p.GetAfterRevision() > c.after {
 		if err := m.readablePosition("after_revision", p.GetAfterRevision()); err != nil {
@@ -155,6 +166,11 @@ func (m *Machine) closeCursor(r *messages.Result, p *messages.CloseCursor) *mess
 	c, ok := m.cursors.named.get(cursor{name: p.GetName()})
 	if !ok {
 		return cursorNotFound(p.GetName())
+	}
+	if m.actor != nil {
+		if err := m.mayUse(m.mustFind(c.leaseID), false, "name"); err != nil {
+			return err
+		}
 	}
 	m.cursors.drop(c.name)
 	m.leases.depend(c.leaseID, -1)

@@ -13,7 +13,7 @@ import (
 // entries have the same digest, whatever their batches, how far they have swept,
 // and whether they began from a snapshot. It costs O(1): each table keeps its own.
 func (m *Machine) Digest() uint64 {
-	return m.hashGlobal().
+	return m.authDigest(m.authH, m.audit.digest) + m.hashGlobal().
 		u64(m.kv.Digest()).u64(m.leases.digest).u64(m.sessions.digest).u64(m.once.digest).
 		u64(m.cursors.digest).u64(m.samples.digest).u64(m.indexes.Digest()).u64(m.configH).sum()
 }
@@ -22,6 +22,7 @@ func (m *Machine) Digest() uint64 {
 // two tables disagree. For tests and for suspicion: it reads everything.
 func (m *Machine) FullDigest() uint64 {
 	m.checkLeases()
+	m.checkOwned()
 	var leases, sessions, once, cursors, samples uint64
 	m.leases.order.scan(func(s leaseSlot) bool {
 		row := m.leases.at(s.slot)
@@ -46,7 +47,11 @@ func (m *Machine) FullDigest() uint64 {
 	for _, s := range m.samples.list {
 		samples += hashSample(s)
 	}
-	return m.hashGlobal().
+	var audit uint64
+	for _, r := range m.audit.list {
+		audit += hashAudit(r)
+	}
+	return m.authDigest(hashAuth(m.auth), audit) + m.hashGlobal().
 		u64(m.kv.FullDigest()).u64(leases).u64(sessions).u64(once).
 		u64(cursors).u64(samples).u64(m.indexes.FullDigest()).u64(hashConfig(m.config)).sum()
 }
@@ -89,7 +94,11 @@ func (m *Machine) hashGlobal() hasher {
 
 func hashLeaseFixed(row *leaseRow) uint64 {
 	b := row.body
-	return newHash(tableLease).u64(row.id).u64(b.grantedAt).u64(b.alias).u64(b.sessionID).bool(row.anonymous).
+	var owner uint64
+	if b.owner != 0 {
+		owner = newHash(tableOwner).u64(row.id).u64(b.owner).sum()
+	}
+	return owner + newHash(tableLease).u64(row.id).u64(b.grantedAt).u64(b.alias).u64(b.sessionID).bool(row.anonymous).
 		metadata(b.metadata).sum()
 }
 

@@ -31,6 +31,9 @@ type Effects struct {
 	Renewed []LeaseRenewed
 	Ended   []LeaseEnded
 
+	// Auth are the changes of who may do what, in order.
+	Auth []AuthChanged
+
 	// ClockOwner is true when the lease clock has another owner than before.
 	ClockOwner bool
 }
@@ -95,6 +98,8 @@ const (
 	KindReportConsumers
 	KindBootstrap
 	KindRaiseApplyVersion
+	KindChangeAuth
+	KindRecordAudit
 	// CommandKinds is their number.
 	CommandKinds
 )
@@ -104,6 +109,7 @@ var kindNames = [CommandKinds]string{
 	"open_session", "close_session", "resolve_idempotency", "create_index", "drop_index", "open_cursor",
 	"checkpoint_cursor", "close_cursor", "compact", "set_config", "claim_clock", "tick", "expire_leases",
 	"step_index", "report_consumers", "bootstrap", "raise_apply_version",
+	"change_auth", "record_audit",
 }
 
 func (k CommandKind) String() string { return kindNames[k] }

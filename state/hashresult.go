@@ -71,6 +71,8 @@ func hashResult(h hasher, r *messages.Result) hasher {
 		return h.u64(48).u64(a.Compact.GetCompactRevision())
 	case *messages.Result_Config:
 		return h.u64(49).u64(hashConfig(a.Config.GetConfig()))
+	case *messages.Result_Auth:
+		return hashAuthResult(h, a.Auth)
 	case *messages.Result_ExpireLeases:
 		x := a.ExpireLeases
 		return h.u64(66).u64(uint64(x.GetExpired())).u64(uint64(x.GetSkipped())).u64(x.GetKeysDeleted())

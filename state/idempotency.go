@@ -85,7 +85,7 @@ func (m *Machine) idempotent(r *messages.Result, c *messages.Command) *messages.
 	if key == "" {
 		return m.operate(r, c)
 	}
-	if e, ok := m.once.byKey[key]; ok {
+	if e, ok := m.findOnce(key); ok {
 		switch {
 		case e.fenced:
 			return messages.NewError(messages.Code_CODE_IDEMPOTENCY_FENCED, "the request was given up").WithField("idempotency_key")
@@ -96,7 +96,7 @@ func (m *Machine) idempotent(r *messages.Result, c *messages.Command) *messages.
 		return nil
 	}
 	m.settle(r, m.operate(r, c))
-	m.recordIdempotency(key, c.GetRequestHash(), answerOf(r))
+	m.recordIdempotency(m.onceKey(key), c.GetRequestHash(), answerOf(r))
 	return nil
 }
 
@@ -104,15 +104,15 @@ func (m *Machine) idempotent(r *messages.Result, c *messages.Command) *messages.
 // it may still be on its way, unless it is fenced here.
 func (m *Machine) resolveIdempotency(r *messages.Result, q *messages.ResolveIdempotency) *messages.Error {
 	result := &messages.ResolveIdempotencyResult{}
-	e, ok := m.once.byKey[q.GetKey()]
+	e, ok := m.findOnce(q.GetKey())
 	switch {
 	case ok && e.fenced:
 		result.State = messages.ResolveIdempotencyResult_STATE_FENCED
 	case ok:
 		result.State = messages.ResolveIdempotencyResult_STATE_RECORDED
-		result.Result = e.answer.message()
+		result.Result = m.withoutRecords(e.answer.message())
 	case q.GetFence():
-		m.recordIdempotency(q.GetKey(), nil, answer{result: &messages.Result{}})
+		m.recordIdempotency(m.onceKey(q.GetKey()), nil, answer{result: &messages.Result{}})
 		result.State = messages.ResolveIdempotencyResult_STATE_FENCED
 	default:
 		result.State = messages.ResolveIdempotencyResult_STATE_NOT_FOUND

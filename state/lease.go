@@ -37,6 +37,9 @@ func (m *Machine) newLease(ttlMs int64, anonymous bool, body leaseBody) (uint64,
 	m.global.nextLeaseID++
 	body.gen = m.leases.bodyGen()
 	body.grantedAt = m.kv.Revision()
+	if m.actor != nil && !anonymous {
+		body.owner = m.actor.UserID
+	}
 	row := leaseRow{id: id, ttlMs: ttlMs, deadlineMs: m.clock.ms + ttlMs, anonymous: anonymous, body: &body}
 	row.fixed = hashLeaseFixed(&row)
 	slot := m.leases.add(row)
@@ -123,6 +126,9 @@ func (m *Machine) grantLease(r *messages.Result, g *messages.GrantLease) *messag
 	if err := m.roomForLease(0); err != nil {
 		return err
 	}
+	if err := m.roomForUser(); err != nil {
+		return err
+	}
 	if a := g.GetAlias(); a != 0 {
 		if slot, ok := m.leases.findAlias(a); ok && m.live(m.leases.at(slot)) {
 			return messages.NewError(messages.Code_CODE_ALIAS_EXISTS, "lease %d has alias %d", m.leases.at(slot).id, a).
@@ -138,6 +144,11 @@ func (m *Machine) keepAliveLease(r *messages.Result, k *messages.KeepAliveLease)
 	slot, ok := m.explicit(k.GetLeaseId())
 	if !ok {
 		return m.field(leaseNotFound(k.GetLeaseId()), "lease_id")
+	}
+	if m.actor != nil {
+		if err := m.mayUse(slot, false, "lease_id"); err != nil {
+			return err
+		}
 	}
 	ttl := k.GetNewTtlMs()
 	if ttl == 0 {
@@ -176,6 +187,11 @@ func (m *Machine) revokeLease(r *messages.Result, v *messages.RevokeLease) *mess
 	slot, ok := m.leases.find(v.GetLeaseId())
 	if !ok || m.leases.at(slot).anonymous {
 		return m.field(leaseNotFound(v.GetLeaseId()), "lease_id")
+	}
+	if m.actor != nil {
+		if err := m.mayUse(slot, true, "lease_id"); err != nil {
+			return err
+		}
 	}
 	m.begin(false)
 	keys := m.endLease(slot, messages.EventCause_EVENT_CAUSE_REVOKED)

@@ -25,6 +25,7 @@ type leaseTable struct {
 	order  ordered[leaseSlot]
 	alias  ordered[leaseAlias]
 	digest uint64
+	owned  map[uint64]uint64 // leases of each user; looked up only
 }
 
 // leaseRow is what a keep-alive needs, and the rest behind a pointer.
@@ -43,6 +44,7 @@ type leaseBody struct {
 	grantedAt uint64
 	alias     uint64
 	sessionID uint64
+	owner     uint64 // the user who granted it, 0 for nobody
 	metadata  []*messages.MetadataEntry
 	keys      keySet
 	// dependents counts the cursors and reports that end with the lease.
@@ -60,6 +62,7 @@ func newLeaseTable() leaseTable {
 	return leaseTable{
 		gen:   1,
 		byID:  newLeaseIDs(),
+		owned: map[uint64]uint64{},
 		order: newOrdered(func(a, b leaseSlot) bool { return a.id < b.id }),
 		alias: newOrdered(func(a, b leaseAlias) bool {
 			return a.alias < b.alias || a.alias == b.alias && a.id < b.id
@@ -93,6 +96,9 @@ func (t *leaseTable) add(row leaseRow) int32 {
 	if a := row.body.alias; a != 0 {
 		t.alias.set(leaseAlias{alias: a, id: row.id})
 	}
+	if o := row.body.owner; o != 0 {
+		t.owned[o]++
+	}
 	t.digest += hashLease(&row)
 	return slot
 }
@@ -113,6 +119,11 @@ func (t *leaseTable) remove(slot int32) leaseRow {
 	t.order.remove(leaseSlot{id: row.id})
 	if a := row.body.alias; a != 0 {
 		t.alias.remove(leaseAlias{alias: a, id: row.id})
+	}
+	if o := row.body.owner; o != 0 {
+		if t.owned[o]--; t.owned[o] == 0 {
+			delete(t.owned, o)
+		}
 	}
 	return row
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state/auth"
 	"github.com/concord-kv/concord/state/snapfile"
 	"github.com/concord-kv/concord/state/store"
 )
@@ -78,6 +79,7 @@ type loader struct {
 	session   *session  // the row before, which the next one may go on with
 	open      uint64    // its id
 	rec       store.Row // scratch
+	auth      *auth.Table
 }
 
 func newLoader(h *messages.SnapshotHeader, supported uint32) (*loader, error) {
@@ -100,7 +102,7 @@ func newLoader(h *messages.SnapshotHeader, supported uint32) (*loader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	return &loader{header: h, supported: supported, kv: kv}, nil
+	return &loader{header: h, supported: supported, kv: kv, auth: auth.New()}, nil
 }
 
 func (l *loader) record(row *store.Row) error {
@@ -137,6 +139,10 @@ func (l *loader) row(row *messages.SnapshotRow) error {
 		return l.m.indexes.Restore(r.Index)
 	case *messages.SnapshotRow_Sample:
 		return l.sample(sample{revision: r.Sample.GetRevision(), clockMs: r.Sample.GetClockMs()})
+	case *messages.SnapshotRow_Auth:
+		return l.auth.Restore(r.Auth)
+	case *messages.SnapshotRow_Audit:
+		return l.audit(r.Audit)
 	}
 	return fmt.Errorf("unexpected %T", row.GetRow())
 }
@@ -170,6 +176,8 @@ func (l *loader) finish() (*Machine, error) {
 	if err := l.endSession(); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
+	l.m.setAuth(l.auth)
+	l.m.audit.next = l.auth.NextAuditID()
 	if err := l.m.attachAll(); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}

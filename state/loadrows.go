@@ -24,7 +24,7 @@ func (l *loader) lease(r *messages.SnapshotLease) error {
 		return fmt.Errorf("lease %d after lease %d", r.GetId(), last.id)
 	}
 	body := &leaseBody{
-		gen: m.leases.bodyGen(), grantedAt: r.GetGrantedAt(), alias: r.GetAlias(), sessionID: r.GetSessionId(),
+		gen: m.leases.bodyGen(), grantedAt: r.GetGrantedAt(), alias: r.GetAlias(), sessionID: r.GetSessionId(), owner: r.GetOwnerId(),
 		metadata: r.GetMetadata(),
 	}
 	row := leaseRow{
@@ -143,5 +143,14 @@ func (l *loader) sample(s sample) error {
 	}
 	l.m.samples.list = append(list, s)
 	l.m.samples.digest += hashSample(s)
+	return nil
+}
+
+func (l *loader) audit(r *messages.AuditRecord) error {
+	list := l.m.audit.list
+	if n := len(list); n > 0 && list[n-1].GetId() >= r.GetId() || r.GetId() == 0 || r.GetId() >= l.auth.NextAuditID() {
+		return fmt.Errorf("audit record %d is out of order", r.GetId())
+	}
+	l.m.audit.add(r)
 	return nil
 }

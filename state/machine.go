@@ -19,6 +19,7 @@ package state
 
 import (
 	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state/auth"
 	"github.com/concord-kv/concord/state/field"
 	"github.com/concord-kv/concord/state/index"
 	"github.com/concord-kv/concord/state/store"
@@ -40,8 +41,13 @@ type Machine struct {
 	cursors  cursorTable
 	samples  sampleTable
 	indexes  *index.Table
+	auth     *auth.Table // replaced, never changed: views and sessions share it
+	authH    uint64
+	guard    *auth.Table // auth while authorization is enabled, else nil
+	audit    auditTable
 
-	kind    CommandKind // of the command that is being applied
+	kind    CommandKind  // of the command that is being applied
+	actor   *auth.Rights // of whoever sent it; nil: nobody is asked for rights
 	parser  field.Parser
 	write   write   // the command that is being applied
 	journal journal // how to undo its changes of leases
@@ -81,7 +87,9 @@ func newMachine(kv *store.Store, supported uint32) *Machine {
 		once:     newIdempotencyTable(),
 		cursors:  newCursorTable(),
 		indexes:  index.New(),
+		audit:    auditTable{next: 1},
 	}
+	m.setAuth(auth.New())
 	m.setConfig(messages.DefaultClusterConfig())
 	m.effects = m.newEffects()
 	return m

@@ -23,7 +23,11 @@ func (v *View) Query(q *messages.Query, now Now) (*messages.QueryReply, *message
 	if err := messages.ValidateQuery(q); err != nil {
 		return nil, err
 	}
-	s := &shower{view: v, now: now}
+	return v.answer(q, &shower{view: v, now: now})
+}
+
+// answer answers a valid query.
+func (v *View) answer(q *messages.Query, s *shower) (*messages.QueryReply, *messages.Error) {
 	if get, ok := q.Query.(*messages.Query_Get); ok {
 		return v.get(get.Get, s)
 	}
@@ -67,13 +71,25 @@ func (v *View) query(reply *messages.QueryReply, q *messages.Query, s *shower) (
 		a.IndexLookup, err = v.indexLookup(r.IndexLookup, s)
 		reply.Reply = a
 	case *messages.Query_IndexList:
-		reply.Reply = &messages.QueryReply_IndexList{IndexList: &messages.IndexListReply{Indexes: v.indexes.List()}}
+		reply.Reply = &messages.QueryReply_IndexList{IndexList: &messages.IndexListReply{Indexes: s.indexList()}}
 	case *messages.Query_CursorList:
-		reply.Reply = &messages.QueryReply_CursorList{CursorList: v.cursorList()}
+		reply.Reply = &messages.QueryReply_CursorList{CursorList: v.cursorList(s)}
 	case *messages.Query_Config:
 		reply.Reply = &messages.QueryReply_Config{Config: &messages.ConfigReply{Config: v.config}}
 	case *messages.Query_Status:
 		reply.Reply = &messages.QueryReply_Status{Status: v.Status()}
+	case *messages.Query_AuthStatus:
+		reply.Reply = &messages.QueryReply_AuthStatus{AuthStatus: v.authStatus(s)}
+	case *messages.Query_UserList:
+		a := &messages.QueryReply_UserList{}
+		a.UserList, err = v.userList(r.UserList, s)
+		reply.Reply = a
+	case *messages.Query_RoleList:
+		a := &messages.QueryReply_RoleList{}
+		a.RoleList, err = v.roleList(r.RoleList, s)
+		reply.Reply = a
+	case *messages.Query_Audit:
+		reply.Reply = &messages.QueryReply_Audit{Audit: v.auditList(r.Audit)}
 	default:
 		return messages.NewError(messages.Code_CODE_UNSUPPORTED, "no answer to %T", q.Query).WithField("query")
 	}

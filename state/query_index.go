@@ -10,6 +10,9 @@ import (
 // indexLookup finds the records with an indexed value, at the latest revision, in
 // order of value and key.
 func (v *View) indexLookup(q *messages.IndexLookupRequest, s *shower) (*messages.IndexLookupReply, *messages.Error) {
+	if err := s.checkIndex(q.GetName()); err != nil {
+		return nil, err
+	}
 	query := index.Query{After: q.GetAfter(), Limit: limitOf(q.GetLimit())}
 	var parser field.Parser
 	for _, part := range []struct {

@@ -12,9 +12,15 @@ func (v *View) leaseInfo(q *messages.LeaseInfoRequest, s *shower) (*messages.Lea
 	if !ok {
 		return nil, leaseNotFound(q.GetLeaseId()).WithField("lease_id")
 	}
+	if s.rights != nil && !s.seesLease(row) {
+		return nil, s.rights.Denied("see this lease", "lease_id")
+	}
 	info := row.info(s.clockMs())
 	if q.GetKeys() {
 		row.body.keys.scan(func(key string) bool {
+			if !s.rights.ReadsKey(key) {
+				return true
+			}
 			info.Keys = append(info.Keys, []byte(key))
 			return true
 		})
@@ -28,7 +34,7 @@ func (v *View) leaseList(q *messages.LeaseListRequest, s *shower) *messages.Leas
 	limit := limitOf(q.GetLimit())
 	budget := newAnswerBudget()
 	v.leases.scan(q.GetAfterLeaseId(), func(row *leaseRow) bool {
-		if row.anonymous && !q.GetIncludeAnonymous() {
+		if row.anonymous && !q.GetIncludeAnonymous() || s.rights != nil && !s.seesLease(row) {
 			return true
 		}
 		if len(reply.Leases) == limit || !budget.fitsBytes(leaseInfoBytes(row)) {
@@ -66,9 +72,12 @@ func (row *leaseRow) info(clockMs int64) *messages.LeaseInfo {
 }
 
 // cursorList lists the named cursors by name.
-func (v *View) cursorList() *messages.CursorListReply {
+func (v *View) cursorList(s *shower) *messages.CursorListReply {
 	reply := &messages.CursorListReply{}
 	v.cursors.Scan(func(c cursor) bool {
+		if !s.seesCursor(c) {
+			return true
+		}
 		reply.Cursors = append(reply.Cursors, c.info(v.kv.Revision(), v.kv.Compacted(), v.config.GetConsumerLagMax()))
 		return true
 	})

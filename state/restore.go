@@ -65,11 +65,11 @@ func (v *View) Leftovers(floor uint64, limit int) []*messages.Command {
 		switch {
 		case row.anonymous:
 		case row.body.sessionID != 0:
-			out = append(out, &messages.Command{Op: &messages.Command_CloseSession{
+			out = append(out, &messages.Command{Trusted: true, Op: &messages.Command_CloseSession{
 				CloseSession: &messages.CloseSession{SessionId: row.body.sessionID},
 			}})
 		default:
-			out = append(out, &messages.Command{Op: &messages.Command_RevokeLease{
+			out = append(out, &messages.Command{Trusted: true, Op: &messages.Command_RevokeLease{
 				RevokeLease: &messages.RevokeLease{LeaseId: row.id},
 			}})
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,6 +93,7 @@ type script struct {
 	stale      bool // stamp as the owner before
 	claims     uint64
 	lastEvents string
+	as         string // who asks; "" is nobody
 	verbs      map[string]func(*line) string
 }
 
@@ -99,6 +101,7 @@ type script struct {
 func newScript() *script {
 	s := &script{machine: state.New()}
 	s.verbs = s.table()
+	maps.Copy(s.verbs, s.authTable())
 	s.run("bootstrap")
 	s.run("claim")
 	return s
@@ -110,6 +113,7 @@ func (s *script) run(command string) string {
 	if !ok {
 		return "no such verb: " + l.verb
 	}
+	s.as = l.option("as", "")
 	answer := verb(l)
 	if l.bad != "" {
 		return "bad line: " + l.bad
@@ -125,6 +129,8 @@ func (s *script) apply(l *line, c *messages.Command) *messages.Result {
 	}
 	s.index++
 	c.StampMs = s.nowMs
+	c.Trusted = l.flags["trusted"]
+	c.Principal, c.UserId = s.as, s.machine.Auth().User(s.as).GetId()
 	if n := l.number("session", 0); n != 0 {
 		c.SessionId, c.Sequence, c.Acknowledged = n, l.number("n", 1), l.number("ack", 0)
 	}
@@ -140,7 +146,7 @@ func (s *script) apply(l *line, c *messages.Command) *messages.Result {
 }
 
 func (s *script) query(q *messages.Query) (*messages.QueryReply, string) {
-	reply, err := s.machine.View().Query(q, state.Now{})
+	reply, err := s.machine.View().QueryAs(s.rights(), q, state.Now{})
 	if err != nil {
 		return nil, formatError(err.Detail)
 	}
@@ -161,6 +167,7 @@ type line struct {
 var flagWords = map[string]bool{
 	"prev": true, "ignore_value": true, "ignore_lease": true, "keys_only": true, "count_only": true, "descending": true,
 	"newest_first": true, "fence": true, "anonymous": true, "keys": true, "inactive": true,
+	"trusted": true, "read": true, "write": true, "attach": true, "admin": true, "no_password": true,
 }
 
 func parse(text string) *line {

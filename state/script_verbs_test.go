@@ -340,6 +340,9 @@ func (s *script) config(l *line) string {
 		c.Fields = append(c.Fields, w) // names without a value
 	}
 	for name, value := range l.options {
+		if name == "as" {
+			continue
+		}
 		c.Fields = append(c.Fields, name)
 		fd := m.Descriptor().Fields().ByName(protoreflect.Name(name))
 		switch {

@@ -181,6 +181,9 @@ func (m *Machine) openSession(r *messages.Result, o *messages.OpenSession) *mess
 	if err := m.roomForLease(0); err != nil {
 		return err
 	}
+	if err := m.roomForUser(); err != nil {
+		return err
+	}
 	id := m.global.nextSessionID
 	m.global.nextSessionID++
 	lease, _ := m.newLease(o.GetTtlMs(), false, leaseBody{sessionID: id})
@@ -197,6 +200,11 @@ func (m *Machine) closeSession(r *messages.Result, c *messages.CloseSession) *me
 	if !ok {
 		return messages.NewError(messages.Code_CODE_SESSION_EXPIRED, "session %d does not exist", c.GetSessionId()).
 			WithField("session_id")
+	}
+	if m.actor != nil {
+		if err := m.mayUse(m.mustFind(s.leaseID), true, "session_id"); err != nil {
+			return err
+		}
 	}
 	m.begin(false)
 	keys := m.endLease(m.mustFind(s.leaseID), messages.EventCause_EVENT_CAUSE_REVOKED)

@@ -2,18 +2,21 @@ package state
 
 import (
 	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state/auth"
 	"github.com/concord-kv/concord/state/store"
 )
 
 // shower turns records into what clients see. Those of one answer share memory: a
 // large answer takes few pieces of it, however many records it has.
 type shower struct {
-	view  *View
-	now   Now
-	shown []shown // for the next records
-	bytes []byte  // for their keys and values
-	count int
-	sum   uint64 // makes records read ahead; it has no meaning
+	view *View
+	now  Now
+	// rights of whoever asks; nil: everything is shown.
+	rights *auth.Rights
+	shown  []shown // for the next records
+	bytes  []byte  // for their keys and values
+	count  int
+	sum    uint64 // makes records read ahead; it has no meaning
 }
 
 type shown struct {

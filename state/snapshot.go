@@ -89,7 +89,16 @@ func (v *View) rows(out *snapfile.Writer) (err error) {
 			return err
 		}
 	}
-	return nil
+	v.auth.EachRow(v.auditID, func(row *messages.SnapshotAuth) bool {
+		return emit(&messages.SnapshotRow{Row: &messages.SnapshotRow_Auth{Auth: row}})
+	})
+	for _, r := range v.audit {
+		if err != nil {
+			break
+		}
+		emit(&messages.SnapshotRow{Row: &messages.SnapshotRow_Audit{Audit: r}})
+	}
+	return err
 }
 
 func (v *View) header() *messages.SnapshotHeader {
@@ -121,6 +130,7 @@ func leaseToRow(row *leaseRow) *messages.SnapshotLease {
 		GrantedAt:  row.body.grantedAt,
 		Anonymous:  row.anonymous,
 		Metadata:   row.body.metadata,
+		OwnerId:    row.body.owner,
 		Renewals:   row.renewals,
 		Alias:      row.body.alias,
 		SessionId:  row.body.sessionID,

@@ -4,6 +4,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state/auth"
 	"github.com/concord-kv/concord/state/index"
 	"github.com/concord-kv/concord/state/store"
 )
@@ -27,6 +28,9 @@ type View struct {
 	reports   *btree.BTreeG[report]
 	samples   []sample
 	indexes   *index.View
+	auth      *auth.Table
+	audit     []*messages.AuditRecord
+	auditID   uint64 // of the next record
 }
 
 // View returns the state as it is now. It costs O(1), and nothing when the state has
@@ -50,6 +54,9 @@ func (m *Machine) View() *View {
 			reports:   m.cursors.reports.freeze(),
 			samples:   m.samples.list,
 			indexes:   m.indexes.View(),
+			auth:      m.auth,
+			audit:     m.audit.list,
+			auditID:   m.audit.next,
 		}
 	}
 	return m.view

@@ -23,13 +23,15 @@ const (
 	TableReport      Table = 9
 	TableIndex       Table = 10
 	TableSample      Table = 11
+	TableAuth        Table = 12
+	TableAudit       Table = 13
 	TableFooter      Table = 15
 )
 
 var tableNames = map[Table]string{
 	TableHeader: "header", TableFloor: "floor", TableEvent: "event", TableCurrent: "current",
 	TableLease: "lease", TableSession: "session", TableIdempotency: "idempotency",
-	TableCursor: "cursor", TableReport: "report", TableIndex: "index", TableSample: "sample",
+	TableCursor: "cursor", TableReport: "report", TableIndex: "index", TableSample: "sample", TableAuth: "auth", TableAudit: "audit",
 	TableFooter: "footer",
 }
 
@@ -65,6 +67,10 @@ func TableOf(r *messages.SnapshotRow) Table {
 		return TableIndex
 	case *messages.SnapshotRow_Sample:
 		return TableSample
+	case *messages.SnapshotRow_Auth:
+		return TableAuth
+	case *messages.SnapshotRow_Audit:
+		return TableAudit
 	case *messages.SnapshotRow_Footer:
 		return TableFooter
 	}
