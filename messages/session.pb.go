@@ -537,7 +537,9 @@ type Authenticated struct {
 	// 0: not at all.
 	ExpiresUnixMs int64 `protobuf:"varint,2,opt,name=expires_unix_ms,json=expiresUnixMs,proto3" json:"expires_unix_ms,omitempty"`
 	// The credentials were refused; what held before still does.
-	Error         *ErrorDetail `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Error *ErrorDetail `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	// The same as a time to go, which needs no clock in common; 0: for ever.
+	LeftMs        int64 `protobuf:"varint,4,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -593,6 +595,106 @@ func (x *Authenticated) GetError() *ErrorDetail {
 	return nil
 }
 
+func (x *Authenticated) GetLeftMs() int64 {
+	if x != nil {
+		return x.LeftMs
+	}
+	return 0
+}
+
+// TokenClaims is what a token says, before its signature.
+type TokenClaims struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	ClusterId          []byte                 `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	Incarnation        uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	User               string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	UserId             uint64                 `protobuf:"varint,4,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	CredentialRevision uint64                 `protobuf:"varint,5,opt,name=credential_revision,json=credentialRevision,proto3" json:"credential_revision,omitempty"`
+	IssuedUnixMs       int64                  `protobuf:"varint,6,opt,name=issued_unix_ms,json=issuedUnixMs,proto3" json:"issued_unix_ms,omitempty"`
+	ExpiresUnixMs      int64                  `protobuf:"varint,7,opt,name=expires_unix_ms,json=expiresUnixMs,proto3" json:"expires_unix_ms,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *TokenClaims) Reset() {
+	*x = TokenClaims{}
+	mi := &file_session_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenClaims) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenClaims) ProtoMessage() {}
+
+func (x *TokenClaims) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenClaims.ProtoReflect.Descriptor instead.
+func (*TokenClaims) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TokenClaims) GetClusterId() []byte {
+	if x != nil {
+		return x.ClusterId
+	}
+	return nil
+}
+
+func (x *TokenClaims) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *TokenClaims) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *TokenClaims) GetUserId() uint64 {
+	if x != nil {
+		return x.UserId
+	}
+	return 0
+}
+
+func (x *TokenClaims) GetCredentialRevision() uint64 {
+	if x != nil {
+		return x.CredentialRevision
+	}
+	return 0
+}
+
+func (x *TokenClaims) GetIssuedUnixMs() int64 {
+	if x != nil {
+		return x.IssuedUnixMs
+	}
+	return 0
+}
+
+func (x *TokenClaims) GetExpiresUnixMs() int64 {
+	if x != nil {
+		return x.ExpiresUnixMs
+	}
+	return 0
+}
+
 // session -> client: the connection is open.
 type ServerHello struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -617,13 +719,15 @@ type ServerHello struct {
 	User string `protobuf:"bytes,13,opt,name=user,proto3" json:"user,omitempty"`
 	// When its token runs out; 0: not at all.
 	CredentialsExpireUnixMs int64 `protobuf:"varint,14,opt,name=credentials_expire_unix_ms,json=credentialsExpireUnixMs,proto3" json:"credentials_expire_unix_ms,omitempty"`
-	unknownFields           protoimpl.UnknownFields
-	sizeCache               protoimpl.SizeCache
+	// The same as a time to go, which needs no clock in common; 0: for ever.
+	CredentialsLeftMs int64 `protobuf:"varint,15,opt,name=credentials_left_ms,json=credentialsLeftMs,proto3" json:"credentials_left_ms,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *ServerHello) Reset() {
 	*x = ServerHello{}
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +739,7 @@ func (x *ServerHello) String() string {
 func (*ServerHello) ProtoMessage() {}
 
 func (x *ServerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +752,7 @@ func (x *ServerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerHello.ProtoReflect.Descriptor instead.
 func (*ServerHello) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{5}
+	return file_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ServerHello) GetProtocol() uint32 {
@@ -749,6 +853,13 @@ func (x *ServerHello) GetCredentialsExpireUnixMs() int64 {
 	return 0
 }
 
+func (x *ServerHello) GetCredentialsLeftMs() int64 {
+	if x != nil {
+		return x.CredentialsLeftMs
+	}
+	return 0
+}
+
 // client -> session: up to 64 operations, numbered from first_call.
 type Frame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -764,7 +875,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +887,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +900,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{6}
+	return file_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Frame) GetClientEpoch() uint64 {
@@ -836,7 +947,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -848,7 +959,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -861,7 +972,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{7}
+	return file_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Operation) GetOperation() isOperation_Operation {
@@ -963,7 +1074,7 @@ type TokenRequest struct {
 
 func (x *TokenRequest) Reset() {
 	*x = TokenRequest{}
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -975,7 +1086,7 @@ func (x *TokenRequest) String() string {
 func (*TokenRequest) ProtoMessage() {}
 
 func (x *TokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -988,7 +1099,7 @@ func (x *TokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRequest.ProtoReflect.Descriptor instead.
 func (*TokenRequest) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{8}
+	return file_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TokenRequest) GetUser() string {
@@ -1016,7 +1127,7 @@ type TokenReply struct {
 
 func (x *TokenReply) Reset() {
 	*x = TokenReply{}
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1028,7 +1139,7 @@ func (x *TokenReply) String() string {
 func (*TokenReply) ProtoMessage() {}
 
 func (x *TokenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1041,7 +1152,7 @@ func (x *TokenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenReply.ProtoReflect.Descriptor instead.
 func (*TokenReply) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{9}
+	return file_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TokenReply) GetToken() string {
@@ -1104,7 +1215,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1227,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1240,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{10}
+	return file_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Write) GetSessionId() uint64 {
@@ -1474,7 +1585,7 @@ type Replies struct {
 
 func (x *Replies) Reset() {
 	*x = Replies{}
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1597,7 @@ func (x *Replies) String() string {
 func (*Replies) ProtoMessage() {}
 
 func (x *Replies) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +1610,7 @@ func (x *Replies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replies.ProtoReflect.Descriptor instead.
 func (*Replies) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{11}
+	return file_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Replies) GetClientEpoch() uint64 {
@@ -1534,7 +1645,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1657,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1670,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{12}
+	return file_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Reply) GetCall() uint64 {
@@ -1700,7 +1811,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1823,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1836,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{13}
+	return file_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchRequest) GetWatchId() uint64 {
@@ -1818,7 +1929,7 @@ type WatchStarted struct {
 
 func (x *WatchStarted) Reset() {
 	*x = WatchStarted{}
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +1941,7 @@ func (x *WatchStarted) String() string {
 func (*WatchStarted) ProtoMessage() {}
 
 func (x *WatchStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +1954,7 @@ func (x *WatchStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStarted.ProtoReflect.Descriptor instead.
 func (*WatchStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{14}
+	return file_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchStarted) GetWatchId() uint64 {
@@ -1894,7 +2005,7 @@ type WatchBatch struct {
 
 func (x *WatchBatch) Reset() {
 	*x = WatchBatch{}
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +2017,7 @@ func (x *WatchBatch) String() string {
 func (*WatchBatch) ProtoMessage() {}
 
 func (x *WatchBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2030,7 @@ func (x *WatchBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchBatch.ProtoReflect.Descriptor instead.
 func (*WatchBatch) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{15}
+	return file_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchBatch) GetWatchId() uint64 {
@@ -1976,7 +2087,7 @@ type WatchEnd struct {
 
 func (x *WatchEnd) Reset() {
 	*x = WatchEnd{}
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2099,7 @@ func (x *WatchEnd) String() string {
 func (*WatchEnd) ProtoMessage() {}
 
 func (x *WatchEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +2112,7 @@ func (x *WatchEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEnd.ProtoReflect.Descriptor instead.
 func (*WatchEnd) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{16}
+	return file_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchEnd) GetWatchId() uint64 {
@@ -2042,7 +2153,7 @@ type WatchCredit struct {
 
 func (x *WatchCredit) Reset() {
 	*x = WatchCredit{}
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2165,7 @@ func (x *WatchCredit) String() string {
 func (*WatchCredit) ProtoMessage() {}
 
 func (x *WatchCredit) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2178,7 @@ func (x *WatchCredit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchCredit.ProtoReflect.Descriptor instead.
 func (*WatchCredit) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{17}
+	return file_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchCredit) GetWatchId() uint64 {
@@ -2107,7 +2218,7 @@ type CancelWatch struct {
 
 func (x *CancelWatch) Reset() {
 	*x = CancelWatch{}
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +2230,7 @@ func (x *CancelWatch) String() string {
 func (*CancelWatch) ProtoMessage() {}
 
 func (x *CancelWatch) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +2243,7 @@ func (x *CancelWatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWatch.ProtoReflect.Descriptor instead.
 func (*CancelWatch) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{18}
+	return file_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelWatch) GetWatchId() uint64 {
@@ -2151,7 +2262,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2274,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2287,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{19}
+	return file_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Heartbeat) GetNumber() uint64 {
@@ -2195,7 +2306,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2318,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2331,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{20}
+	return file_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Goodbye) GetReason() *ErrorDetail {
@@ -2244,7 +2355,7 @@ type LeaderHint struct {
 
 func (x *LeaderHint) Reset() {
 	*x = LeaderHint{}
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2367,7 @@ func (x *LeaderHint) String() string {
 func (*LeaderHint) ProtoMessage() {}
 
 func (x *LeaderHint) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2380,7 @@ func (x *LeaderHint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderHint.ProtoReflect.Descriptor instead.
 func (*LeaderHint) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{21}
+	return file_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaderHint) GetLeaderId() uint64 {
@@ -2334,11 +2445,21 @@ const file_session_proto_rawDesc = "" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x1a\n" +
 	"\bpassword\x18\x03 \x01(\tR\bpassword\x12\x1a\n" +
-	"\brecovery\x18\x04 \x01(\fR\brecovery\"z\n" +
+	"\brecovery\x18\x04 \x01(\fR\brecovery\"\x93\x01\n" +
 	"\rAuthenticated\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12&\n" +
 	"\x0fexpires_unix_ms\x18\x02 \x01(\x03R\rexpiresUnixMs\x12-\n" +
-	"\x05error\x18\x03 \x01(\v2\x17.concord.v1.ErrorDetailR\x05error\"\xf1\x03\n" +
+	"\x05error\x18\x03 \x01(\v2\x17.concord.v1.ErrorDetailR\x05error\x12\x17\n" +
+	"\aleft_ms\x18\x04 \x01(\x03R\x06leftMs\"\xfa\x01\n" +
+	"\vTokenClaims\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x01 \x01(\fR\tclusterId\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x17\n" +
+	"\auser_id\x18\x04 \x01(\x04R\x06userId\x12/\n" +
+	"\x13credential_revision\x18\x05 \x01(\x04R\x12credentialRevision\x12$\n" +
+	"\x0eissued_unix_ms\x18\x06 \x01(\x03R\fissuedUnixMs\x12&\n" +
+	"\x0fexpires_unix_ms\x18\a \x01(\x03R\rexpiresUnixMs\"\xa1\x04\n" +
 	"\vServerHello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x1d\n" +
 	"\n" +
@@ -2356,7 +2477,8 @@ const file_session_proto_rawDesc = "" +
 	"\fheartbeat_ms\x18\v \x01(\rR\vheartbeatMs\x12&\n" +
 	"\x0fvalue_bytes_max\x18\f \x01(\x04R\rvalueBytesMax\x12\x12\n" +
 	"\x04user\x18\r \x01(\tR\x04user\x12;\n" +
-	"\x1acredentials_expire_unix_ms\x18\x0e \x01(\x03R\x17credentialsExpireUnixMs\"\x9f\x01\n" +
+	"\x1acredentials_expire_unix_ms\x18\x0e \x01(\x03R\x17credentialsExpireUnixMs\x12.\n" +
+	"\x13credentials_left_ms\x18\x0f \x01(\x03R\x11credentialsLeftMs\"\x9f\x01\n" +
 	"\x05Frame\x12!\n" +
 	"\fclient_epoch\x18\x01 \x01(\x04R\vclientEpoch\x12\x1d\n" +
 	"\n" +
@@ -2487,122 +2609,123 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_session_proto_goTypes = []any{
 	(*ClientMessage)(nil),      // 0: concord.v1.ClientMessage
 	(*ServerMessage)(nil),      // 1: concord.v1.ServerMessage
 	(*ClientHello)(nil),        // 2: concord.v1.ClientHello
 	(*Credentials)(nil),        // 3: concord.v1.Credentials
 	(*Authenticated)(nil),      // 4: concord.v1.Authenticated
-	(*ServerHello)(nil),        // 5: concord.v1.ServerHello
-	(*Frame)(nil),              // 6: concord.v1.Frame
-	(*Operation)(nil),          // 7: concord.v1.Operation
-	(*TokenRequest)(nil),       // 8: concord.v1.TokenRequest
-	(*TokenReply)(nil),         // 9: concord.v1.TokenReply
-	(*Write)(nil),              // 10: concord.v1.Write
-	(*Replies)(nil),            // 11: concord.v1.Replies
-	(*Reply)(nil),              // 12: concord.v1.Reply
-	(*WatchRequest)(nil),       // 13: concord.v1.WatchRequest
-	(*WatchStarted)(nil),       // 14: concord.v1.WatchStarted
-	(*WatchBatch)(nil),         // 15: concord.v1.WatchBatch
-	(*WatchEnd)(nil),           // 16: concord.v1.WatchEnd
-	(*WatchCredit)(nil),        // 17: concord.v1.WatchCredit
-	(*CancelWatch)(nil),        // 18: concord.v1.CancelWatch
-	(*Heartbeat)(nil),          // 19: concord.v1.Heartbeat
-	(*Goodbye)(nil),            // 20: concord.v1.Goodbye
-	(*LeaderHint)(nil),         // 21: concord.v1.LeaderHint
-	(*ErrorDetail)(nil),        // 22: concord.v1.ErrorDetail
-	(*Query)(nil),              // 23: concord.v1.Query
-	(*AdminRequest)(nil),       // 24: concord.v1.AdminRequest
-	(*Put)(nil),                // 25: concord.v1.Put
-	(*PutMany)(nil),            // 26: concord.v1.PutMany
-	(*Delete)(nil),             // 27: concord.v1.Delete
-	(*Touch)(nil),              // 28: concord.v1.Touch
-	(*Txn)(nil),                // 29: concord.v1.Txn
-	(*GrantLease)(nil),         // 30: concord.v1.GrantLease
-	(*KeepAliveLease)(nil),     // 31: concord.v1.KeepAliveLease
-	(*RevokeLease)(nil),        // 32: concord.v1.RevokeLease
-	(*OpenSession)(nil),        // 33: concord.v1.OpenSession
-	(*CloseSession)(nil),       // 34: concord.v1.CloseSession
-	(*ResolveIdempotency)(nil), // 35: concord.v1.ResolveIdempotency
-	(*CreateIndex)(nil),        // 36: concord.v1.CreateIndex
-	(*DropIndex)(nil),          // 37: concord.v1.DropIndex
-	(*OpenCursor)(nil),         // 38: concord.v1.OpenCursor
-	(*CheckpointCursor)(nil),   // 39: concord.v1.CheckpointCursor
-	(*CloseCursor)(nil),        // 40: concord.v1.CloseCursor
-	(*Compact)(nil),            // 41: concord.v1.Compact
-	(*SetConfig)(nil),          // 42: concord.v1.SetConfig
-	(*ChangeAuth)(nil),         // 43: concord.v1.ChangeAuth
-	(*Result)(nil),             // 44: concord.v1.Result
-	(*QueryReply)(nil),         // 45: concord.v1.QueryReply
-	(*AdminReply)(nil),         // 46: concord.v1.AdminReply
-	(*Selector)(nil),           // 47: concord.v1.Selector
-	(*Position)(nil),           // 48: concord.v1.Position
-	(EventType)(0),             // 49: concord.v1.EventType
-	(*ListRequest)(nil),        // 50: concord.v1.ListRequest
-	(*ListReply)(nil),          // 51: concord.v1.ListReply
-	(*Event)(nil),              // 52: concord.v1.Event
+	(*TokenClaims)(nil),        // 5: concord.v1.TokenClaims
+	(*ServerHello)(nil),        // 6: concord.v1.ServerHello
+	(*Frame)(nil),              // 7: concord.v1.Frame
+	(*Operation)(nil),          // 8: concord.v1.Operation
+	(*TokenRequest)(nil),       // 9: concord.v1.TokenRequest
+	(*TokenReply)(nil),         // 10: concord.v1.TokenReply
+	(*Write)(nil),              // 11: concord.v1.Write
+	(*Replies)(nil),            // 12: concord.v1.Replies
+	(*Reply)(nil),              // 13: concord.v1.Reply
+	(*WatchRequest)(nil),       // 14: concord.v1.WatchRequest
+	(*WatchStarted)(nil),       // 15: concord.v1.WatchStarted
+	(*WatchBatch)(nil),         // 16: concord.v1.WatchBatch
+	(*WatchEnd)(nil),           // 17: concord.v1.WatchEnd
+	(*WatchCredit)(nil),        // 18: concord.v1.WatchCredit
+	(*CancelWatch)(nil),        // 19: concord.v1.CancelWatch
+	(*Heartbeat)(nil),          // 20: concord.v1.Heartbeat
+	(*Goodbye)(nil),            // 21: concord.v1.Goodbye
+	(*LeaderHint)(nil),         // 22: concord.v1.LeaderHint
+	(*ErrorDetail)(nil),        // 23: concord.v1.ErrorDetail
+	(*Query)(nil),              // 24: concord.v1.Query
+	(*AdminRequest)(nil),       // 25: concord.v1.AdminRequest
+	(*Put)(nil),                // 26: concord.v1.Put
+	(*PutMany)(nil),            // 27: concord.v1.PutMany
+	(*Delete)(nil),             // 28: concord.v1.Delete
+	(*Touch)(nil),              // 29: concord.v1.Touch
+	(*Txn)(nil),                // 30: concord.v1.Txn
+	(*GrantLease)(nil),         // 31: concord.v1.GrantLease
+	(*KeepAliveLease)(nil),     // 32: concord.v1.KeepAliveLease
+	(*RevokeLease)(nil),        // 33: concord.v1.RevokeLease
+	(*OpenSession)(nil),        // 34: concord.v1.OpenSession
+	(*CloseSession)(nil),       // 35: concord.v1.CloseSession
+	(*ResolveIdempotency)(nil), // 36: concord.v1.ResolveIdempotency
+	(*CreateIndex)(nil),        // 37: concord.v1.CreateIndex
+	(*DropIndex)(nil),          // 38: concord.v1.DropIndex
+	(*OpenCursor)(nil),         // 39: concord.v1.OpenCursor
+	(*CheckpointCursor)(nil),   // 40: concord.v1.CheckpointCursor
+	(*CloseCursor)(nil),        // 41: concord.v1.CloseCursor
+	(*Compact)(nil),            // 42: concord.v1.Compact
+	(*SetConfig)(nil),          // 43: concord.v1.SetConfig
+	(*ChangeAuth)(nil),         // 44: concord.v1.ChangeAuth
+	(*Result)(nil),             // 45: concord.v1.Result
+	(*QueryReply)(nil),         // 46: concord.v1.QueryReply
+	(*AdminReply)(nil),         // 47: concord.v1.AdminReply
+	(*Selector)(nil),           // 48: concord.v1.Selector
+	(*Position)(nil),           // 49: concord.v1.Position
+	(EventType)(0),             // 50: concord.v1.EventType
+	(*ListRequest)(nil),        // 51: concord.v1.ListRequest
+	(*ListReply)(nil),          // 52: concord.v1.ListReply
+	(*Event)(nil),              // 53: concord.v1.Event
 }
 var file_session_proto_depIdxs = []int32{
 	2,  // 0: concord.v1.ClientMessage.hello:type_name -> concord.v1.ClientHello
-	6,  // 1: concord.v1.ClientMessage.frame:type_name -> concord.v1.Frame
-	17, // 2: concord.v1.ClientMessage.watch_credit:type_name -> concord.v1.WatchCredit
-	18, // 3: concord.v1.ClientMessage.cancel_watch:type_name -> concord.v1.CancelWatch
-	19, // 4: concord.v1.ClientMessage.heartbeat:type_name -> concord.v1.Heartbeat
-	20, // 5: concord.v1.ClientMessage.goodbye:type_name -> concord.v1.Goodbye
+	7,  // 1: concord.v1.ClientMessage.frame:type_name -> concord.v1.Frame
+	18, // 2: concord.v1.ClientMessage.watch_credit:type_name -> concord.v1.WatchCredit
+	19, // 3: concord.v1.ClientMessage.cancel_watch:type_name -> concord.v1.CancelWatch
+	20, // 4: concord.v1.ClientMessage.heartbeat:type_name -> concord.v1.Heartbeat
+	21, // 5: concord.v1.ClientMessage.goodbye:type_name -> concord.v1.Goodbye
 	3,  // 6: concord.v1.ClientMessage.credentials:type_name -> concord.v1.Credentials
-	5,  // 7: concord.v1.ServerMessage.hello:type_name -> concord.v1.ServerHello
-	11, // 8: concord.v1.ServerMessage.replies:type_name -> concord.v1.Replies
-	15, // 9: concord.v1.ServerMessage.watch_batch:type_name -> concord.v1.WatchBatch
-	16, // 10: concord.v1.ServerMessage.watch_end:type_name -> concord.v1.WatchEnd
-	19, // 11: concord.v1.ServerMessage.heartbeat:type_name -> concord.v1.Heartbeat
-	20, // 12: concord.v1.ServerMessage.goodbye:type_name -> concord.v1.Goodbye
-	21, // 13: concord.v1.ServerMessage.leader_hint:type_name -> concord.v1.LeaderHint
+	6,  // 7: concord.v1.ServerMessage.hello:type_name -> concord.v1.ServerHello
+	12, // 8: concord.v1.ServerMessage.replies:type_name -> concord.v1.Replies
+	16, // 9: concord.v1.ServerMessage.watch_batch:type_name -> concord.v1.WatchBatch
+	17, // 10: concord.v1.ServerMessage.watch_end:type_name -> concord.v1.WatchEnd
+	20, // 11: concord.v1.ServerMessage.heartbeat:type_name -> concord.v1.Heartbeat
+	21, // 12: concord.v1.ServerMessage.goodbye:type_name -> concord.v1.Goodbye
+	22, // 13: concord.v1.ServerMessage.leader_hint:type_name -> concord.v1.LeaderHint
 	4,  // 14: concord.v1.ServerMessage.authenticated:type_name -> concord.v1.Authenticated
 	3,  // 15: concord.v1.ClientHello.credentials:type_name -> concord.v1.Credentials
-	22, // 16: concord.v1.Authenticated.error:type_name -> concord.v1.ErrorDetail
-	7,  // 17: concord.v1.Frame.operations:type_name -> concord.v1.Operation
-	10, // 18: concord.v1.Operation.write:type_name -> concord.v1.Write
-	23, // 19: concord.v1.Operation.query:type_name -> concord.v1.Query
-	13, // 20: concord.v1.Operation.watch:type_name -> concord.v1.WatchRequest
-	24, // 21: concord.v1.Operation.admin:type_name -> concord.v1.AdminRequest
-	8,  // 22: concord.v1.Operation.token:type_name -> concord.v1.TokenRequest
-	25, // 23: concord.v1.Write.put:type_name -> concord.v1.Put
-	26, // 24: concord.v1.Write.put_many:type_name -> concord.v1.PutMany
-	27, // 25: concord.v1.Write.delete:type_name -> concord.v1.Delete
-	28, // 26: concord.v1.Write.touch:type_name -> concord.v1.Touch
-	29, // 27: concord.v1.Write.txn:type_name -> concord.v1.Txn
-	30, // 28: concord.v1.Write.grant_lease:type_name -> concord.v1.GrantLease
-	31, // 29: concord.v1.Write.keep_alive_lease:type_name -> concord.v1.KeepAliveLease
-	32, // 30: concord.v1.Write.revoke_lease:type_name -> concord.v1.RevokeLease
-	33, // 31: concord.v1.Write.open_session:type_name -> concord.v1.OpenSession
-	34, // 32: concord.v1.Write.close_session:type_name -> concord.v1.CloseSession
-	35, // 33: concord.v1.Write.resolve_idempotency:type_name -> concord.v1.ResolveIdempotency
-	36, // 34: concord.v1.Write.create_index:type_name -> concord.v1.CreateIndex
-	37, // 35: concord.v1.Write.drop_index:type_name -> concord.v1.DropIndex
-	38, // 36: concord.v1.Write.open_cursor:type_name -> concord.v1.OpenCursor
-	39, // 37: concord.v1.Write.checkpoint_cursor:type_name -> concord.v1.CheckpointCursor
-	40, // 38: concord.v1.Write.close_cursor:type_name -> concord.v1.CloseCursor
-	41, // 39: concord.v1.Write.compact:type_name -> concord.v1.Compact
-	42, // 40: concord.v1.Write.set_config:type_name -> concord.v1.SetConfig
-	43, // 41: concord.v1.Write.change_auth:type_name -> concord.v1.ChangeAuth
-	12, // 42: concord.v1.Replies.replies:type_name -> concord.v1.Reply
-	22, // 43: concord.v1.Reply.error:type_name -> concord.v1.ErrorDetail
-	44, // 44: concord.v1.Reply.result:type_name -> concord.v1.Result
-	45, // 45: concord.v1.Reply.query:type_name -> concord.v1.QueryReply
-	14, // 46: concord.v1.Reply.watch:type_name -> concord.v1.WatchStarted
-	46, // 47: concord.v1.Reply.admin:type_name -> concord.v1.AdminReply
-	9,  // 48: concord.v1.Reply.token:type_name -> concord.v1.TokenReply
-	47, // 49: concord.v1.WatchRequest.selector:type_name -> concord.v1.Selector
-	48, // 50: concord.v1.WatchRequest.after:type_name -> concord.v1.Position
-	49, // 51: concord.v1.WatchRequest.types:type_name -> concord.v1.EventType
-	50, // 52: concord.v1.WatchRequest.list:type_name -> concord.v1.ListRequest
-	51, // 53: concord.v1.WatchStarted.list:type_name -> concord.v1.ListReply
-	52, // 54: concord.v1.WatchBatch.events:type_name -> concord.v1.Event
-	48, // 55: concord.v1.WatchBatch.to:type_name -> concord.v1.Position
-	22, // 56: concord.v1.WatchEnd.reason:type_name -> concord.v1.ErrorDetail
-	48, // 57: concord.v1.WatchEnd.resume:type_name -> concord.v1.Position
-	22, // 58: concord.v1.Goodbye.reason:type_name -> concord.v1.ErrorDetail
+	23, // 16: concord.v1.Authenticated.error:type_name -> concord.v1.ErrorDetail
+	8,  // 17: concord.v1.Frame.operations:type_name -> concord.v1.Operation
+	11, // 18: concord.v1.Operation.write:type_name -> concord.v1.Write
+	24, // 19: concord.v1.Operation.query:type_name -> concord.v1.Query
+	14, // 20: concord.v1.Operation.watch:type_name -> concord.v1.WatchRequest
+	25, // 21: concord.v1.Operation.admin:type_name -> concord.v1.AdminRequest
+	9,  // 22: concord.v1.Operation.token:type_name -> concord.v1.TokenRequest
+	26, // 23: concord.v1.Write.put:type_name -> concord.v1.Put
+	27, // 24: concord.v1.Write.put_many:type_name -> concord.v1.PutMany
+	28, // 25: concord.v1.Write.delete:type_name -> concord.v1.Delete
+	29, // 26: concord.v1.Write.touch:type_name -> concord.v1.Touch
+	30, // 27: concord.v1.Write.txn:type_name -> concord.v1.Txn
+	31, // 28: concord.v1.Write.grant_lease:type_name -> concord.v1.GrantLease
+	32, // 29: concord.v1.Write.keep_alive_lease:type_name -> concord.v1.KeepAliveLease
+	33, // 30: concord.v1.Write.revoke_lease:type_name -> concord.v1.RevokeLease
+	34, // 31: concord.v1.Write.open_session:type_name -> concord.v1.OpenSession
+	35, // 32: concord.v1.Write.close_session:type_name -> concord.v1.CloseSession
+	36, // 33: concord.v1.Write.resolve_idempotency:type_name -> concord.v1.ResolveIdempotency
+	37, // 34: concord.v1.Write.create_index:type_name -> concord.v1.CreateIndex
+	38, // 35: concord.v1.Write.drop_index:type_name -> concord.v1.DropIndex
+	39, // 36: concord.v1.Write.open_cursor:type_name -> concord.v1.OpenCursor
+	40, // 37: concord.v1.Write.checkpoint_cursor:type_name -> concord.v1.CheckpointCursor
+	41, // 38: concord.v1.Write.close_cursor:type_name -> concord.v1.CloseCursor
+	42, // 39: concord.v1.Write.compact:type_name -> concord.v1.Compact
+	43, // 40: concord.v1.Write.set_config:type_name -> concord.v1.SetConfig
+	44, // 41: concord.v1.Write.change_auth:type_name -> concord.v1.ChangeAuth
+	13, // 42: concord.v1.Replies.replies:type_name -> concord.v1.Reply
+	23, // 43: concord.v1.Reply.error:type_name -> concord.v1.ErrorDetail
+	45, // 44: concord.v1.Reply.result:type_name -> concord.v1.Result
+	46, // 45: concord.v1.Reply.query:type_name -> concord.v1.QueryReply
+	15, // 46: concord.v1.Reply.watch:type_name -> concord.v1.WatchStarted
+	47, // 47: concord.v1.Reply.admin:type_name -> concord.v1.AdminReply
+	10, // 48: concord.v1.Reply.token:type_name -> concord.v1.TokenReply
+	48, // 49: concord.v1.WatchRequest.selector:type_name -> concord.v1.Selector
+	49, // 50: concord.v1.WatchRequest.after:type_name -> concord.v1.Position
+	50, // 51: concord.v1.WatchRequest.types:type_name -> concord.v1.EventType
+	51, // 52: concord.v1.WatchRequest.list:type_name -> concord.v1.ListRequest
+	52, // 53: concord.v1.WatchStarted.list:type_name -> concord.v1.ListReply
+	53, // 54: concord.v1.WatchBatch.events:type_name -> concord.v1.Event
+	49, // 55: concord.v1.WatchBatch.to:type_name -> concord.v1.Position
+	23, // 56: concord.v1.WatchEnd.reason:type_name -> concord.v1.ErrorDetail
+	49, // 57: concord.v1.WatchEnd.resume:type_name -> concord.v1.Position
+	23, // 58: concord.v1.Goodbye.reason:type_name -> concord.v1.ErrorDetail
 	0,  // 59: concord.v1.Sessions.Connect:input_type -> concord.v1.ClientMessage
 	1,  // 60: concord.v1.Sessions.Connect:output_type -> concord.v1.ServerMessage
 	60, // [60:61] is the sub-list for method output_type
@@ -2641,14 +2764,14 @@ func file_session_proto_init() {
 		(*ServerMessage_LeaderHint)(nil),
 		(*ServerMessage_Authenticated)(nil),
 	}
-	file_session_proto_msgTypes[7].OneofWrappers = []any{
+	file_session_proto_msgTypes[8].OneofWrappers = []any{
 		(*Operation_Write)(nil),
 		(*Operation_Query)(nil),
 		(*Operation_Watch)(nil),
 		(*Operation_Admin)(nil),
 		(*Operation_Token)(nil),
 	}
-	file_session_proto_msgTypes[10].OneofWrappers = []any{
+	file_session_proto_msgTypes[11].OneofWrappers = []any{
 		(*Write_Put)(nil),
 		(*Write_PutMany)(nil),
 		(*Write_Delete)(nil),
@@ -2669,7 +2792,7 @@ func file_session_proto_init() {
 		(*Write_SetConfig)(nil),
 		(*Write_ChangeAuth)(nil),
 	}
-	file_session_proto_msgTypes[12].OneofWrappers = []any{
+	file_session_proto_msgTypes[13].OneofWrappers = []any{
 		(*Reply_Error)(nil),
 		(*Reply_Result)(nil),
 		(*Reply_Query)(nil),
@@ -2683,7 +2806,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
