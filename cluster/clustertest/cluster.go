@@ -200,7 +200,7 @@ func (c *Cluster) WaitServing() {
 			continue
 		}
 		if _, err := m.Client().Revision(ctx); err != nil {
-			c.t.Fatalf("node %d does not serve: %v\n%s", m.ID, err, m.Output())
+			c.t.Fatalf("node %d does not serve: %v\n%s", m.ID, err, c.describe())
 		}
 	}
 }
@@ -247,6 +247,23 @@ func (m *Member) status(ctx context.Context) (*messages.StatusReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	return m.Client().Status(ctx)
+}
+
+// describe says how the members see the cluster, for a failure.
+func (c *Cluster) describe() string {
+	var b strings.Builder
+	for _, m := range c.Members() {
+		switch s, err := m.status(context.Background()); {
+		case !m.Running():
+			fmt.Fprintf(&b, "node %d does not run\n", m.ID)
+		case err != nil:
+			fmt.Fprintf(&b, "node %d: %v\n", m.ID, err)
+		default:
+			fmt.Fprintf(&b, "node %d: leader %d, term %d, applied %d, revision %d, clock epoch %d\n",
+				m.ID, s.LeaderId, s.RaftTerm, s.AppliedIndex, s.Revision, s.ClockEpoch)
+		}
+	}
+	return b.String()
 }
 
 // pause waits, at most until ctx ends. Polling a real process is the only use.
