@@ -24,6 +24,8 @@ type Suite struct {
 	Warmup    time.Duration
 	Duration  time.Duration
 	Rate      float64
+	// Connections bounds the connections that the clients share; 0 is ConnectionsMax.
+	Connections int
 	// Endpoints of a running cluster; then no node is started.
 	Endpoints []string
 	// Log is told what happens.
@@ -77,7 +79,7 @@ func (s *Suite) Run(ctx context.Context, report *Report) error {
 				report.Add(m)
 				continue
 			}
-			target, err := Dial(client.Config{Endpoints: endpoints, Name: "bench", Timeout: 30 * time.Second}, clients)
+			target, err := Dial(client.Config{Endpoints: endpoints, Name: "bench", Timeout: 30 * time.Second}, s.connections(clients))
 			if err != nil {
 				return err
 			}
@@ -96,6 +98,13 @@ func (s *Suite) Run(ctx context.Context, report *Report) error {
 		}
 	}
 	return nil
+}
+
+func (s *Suite) connections(clients int) int {
+	if s.Connections > 0 {
+		return min(clients, s.Connections)
+	}
+	return clients
 }
 
 func (s *Suite) op(t *Target, workload string, clients int) Op {

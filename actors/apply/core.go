@@ -3,8 +3,6 @@ package apply
 import (
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/concord-kv/concord/consensus"
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
@@ -69,7 +67,7 @@ func newCore(out effects, meter Telemetry) *core {
 func (c *core) apply(entries []consensus.Entry) {
 	for i := range entries {
 		e := &messages.Entry{}
-		if err := proto.Unmarshal(entries[i].Payload, e); err != nil {
+		if err := messages.UnmarshalEntry(entries[i].Payload, e); err != nil {
 			// Every replica has the same bytes: going on would only hide where they
 			// came from.
 			panic(fmt.Sprintf("apply: entry %d does not decode: %v", entries[i].Index, err))

@@ -3,8 +3,6 @@ package replica
 import (
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -89,7 +87,7 @@ func (c *core) take(from any, m *messages.Propose) {
 	internal := internalCommand(commands[0])
 	bytes := 0
 	for _, cmd := range commands {
-		bytes += proto.Size(cmd)
+		bytes += messages.CommandSize(cmd)
 	}
 	if refusal := c.admit(internal, len(commands), bytes); refusal != nil {
 		c.meter.Refused(refusal.Code(), len(commands))
@@ -110,7 +108,7 @@ func (c *core) take(from any, m *messages.Propose) {
 	for i, cmd := range commands {
 		start := len(slab)
 		var err error
-		if slab, err = (proto.MarshalOptions{}).MarshalAppend(slab, cmd); err != nil {
+		if slab, err = messages.AppendCommand(slab, cmd); err != nil {
 			panic(fmt.Sprintf("replica: a command that does not encode: %v", err))
 		}
 		q.push(item{req: req, index: uint32(i), command: slab[start:len(slab):len(slab)]})

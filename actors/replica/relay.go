@@ -70,7 +70,7 @@ func leadersOwn(cmd *messages.Command) bool {
 
 // passOn sends a proposal to the leader's node.
 func (c *core) passOn(from any, m *messages.Propose) {
-	bytes, n := proto.Size(m), len(m.GetCommands())
+	bytes, n := messages.MessageSize(m), len(m.GetCommands())
 	r := &c.relays
 	var refusal *messages.Error
 	switch {

@@ -1,8 +1,6 @@
 package session
 
 import (
-	"google.golang.org/protobuf/proto"
-
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -50,7 +48,7 @@ func (c *core) onFrame(f *messages.Frame) {
 func (c *core) sizes(ops []*messages.Operation) (each []int64, total int64) {
 	each = make([]int64, len(ops))
 	for i, op := range ops {
-		each[i] = int64(proto.Size(op))
+		each[i] = int64(messages.OperationSize(op))
 		total += each[i]
 	}
 	return each, total

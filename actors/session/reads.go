@@ -3,8 +3,6 @@ package session
 import (
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
 )
@@ -183,7 +181,7 @@ func (c *core) runRead(r *read, v view) int64 {
 	if s := reply.GetStatus(); s != nil {
 		c.addFacts(s)
 	}
-	bytes := int64(proto.Size(reply)) + 32
+	bytes := int64(messages.MessageSize(reply)) + 32
 	r.done = true
 	c.reply(&messages.Reply{Call: r.call, Reply: &messages.Reply_Query{Query: reply}}, bytes, r.bytes)
 	return bytes

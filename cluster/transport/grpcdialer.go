@@ -11,8 +11,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/concord-kv/concord/messages"
@@ -92,7 +90,7 @@ func (d *grpcDialer) dialOptions(creds credentials.TransportCredentials) []grpc.
 		grpc.WithDisableHealthCheck(),
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(d.opts.ReceiveBytesMax),
-			grpc.ForceCodecV2(encoding.GetCodecV2(proto.Name)),
+			grpc.ForceCodecV2(Codec()),
 		),
 	}
 }

@@ -87,7 +87,7 @@ func serverOptions(o ServerOptions) []grpc.ServerOption {
 		grpc.StaticStreamWindowSize(windowBytes),
 		grpc.StaticConnWindowSize(windowBytes),
 		// A client does not choose the codec.
-		grpc.ForceServerCodecV2(newServerCodec()),
+		grpc.ForceServerCodecV2(Codec()),
 	}
 	if o.TLS != nil {
 		so = append(so, grpc.Creds(credentials.NewTLS(o.TLS.Clone())))

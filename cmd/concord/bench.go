@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"os"
+	"runtime/pprof"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ func (a *app) benchCommand() *cobra.Command {
 	var (
 		short    bool
 		markdown bool
+		cpu      string
 	)
 	c := &cobra.Command{
 		Use:   "bench",
@@ -43,6 +45,15 @@ func (a *app) benchCommand() *cobra.Command {
 			node.InstallLogger(slog.New(slog.DiscardHandler))
 			s.Log = func(format string, args ...any) { a.note("bench: "+format, args...) }
 			report := bench.NewReport(versionText(), "Closed loop, fsync before each acknowledgement, client and node in processes of their own.")
+			if cpu != "" {
+				f, err := os.Create(cpu)
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				pprof.StartCPUProfile(f)
+				defer pprof.StopCPUProfile()
+			}
 			if err := s.Run(cmd.Context(), report); err != nil {
 				return err
 			}
@@ -57,6 +68,8 @@ func (a *app) benchCommand() *cobra.Command {
 	f.BoolVar(&markdown, "markdown", false, "a Markdown table also with -o json")
 	f.StringSliceVar(&s.Workloads, "workloads", []string{"raw", "put", "get"}, strings.Join(bench.Workloads, ", "))
 	f.IntSliceVar(&s.Clients, "clients", []int{1, 64, 1000}, "clients, each with one operation outstanding, over at most 100 connections")
+	f.StringVar(&cpu, "cpuprofile", "", "CPU profile of the load generator")
+	f.IntVar(&s.Connections, "connections", bench.ConnectionsMax, "at most that many connections")
 	f.DurationVar(&s.Warmup, "warmup", time.Second, "time before counting")
 	f.DurationVar(&s.Duration, "duration", 5*time.Second, "time that counts, for each workload and number of clients")
 	f.Float64Var(&s.Rate, "rate", 0, "operations a second in all (open loop); 0 is a closed loop")

@@ -3,8 +3,6 @@ package pipeline
 import (
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -88,7 +86,7 @@ func (c *Call) outcome() messages.Outcome {
 // numbersBytes is room for what the pipeline adds to an operation.
 const numbersBytes = 64
 
-func (c *Call) measure() { c.size = proto.Size(c.Operation) + numbersBytes }
+func (c *Call) measure() { c.size = messages.OperationSize(c.Operation) + numbersBytes }
 
 // emptyTxn takes the place of a write that must not be applied any more while its
 // number must be: apply takes the numbers of a session in order, so a number that was

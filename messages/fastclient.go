@@ -1,0 +1,323 @@
+package messages
+
+import "google.golang.org/protobuf/proto"
+
+// UnmarshalClientMessage decodes what a client says into x, which is empty, like
+// proto.Unmarshal. Keys and values of puts and gets share b's memory.
+func UnmarshalClientMessage(b []byte, x *ClientMessage) error {
+	if x.read(b) {
+		return nil
+	}
+	return proto.Unmarshal(b, x)
+}
+
+// UnmarshalServerMessage decodes what a node says to a client into x, which is empty,
+// like proto.Unmarshal. It keeps nothing of b.
+func UnmarshalServerMessage(b []byte, x *ServerMessage) error {
+	if x.read(b) {
+		return nil
+	}
+	return proto.Unmarshal(b, x)
+}
+
+func (x *ClientMessage) read(b []byte) bool {
+	w := wire{rest: b}
+	for w.next() {
+		if w.tag != 2<<3|bytesField || x.Message != nil {
+			return false
+		}
+		f := &Frame{}
+		x.Message = &ClientMessage_Frame{Frame: f}
+		if !f.read(w.data) {
+			return false
+		}
+	}
+	return !w.bad
+}
+
+func (x *Frame) read(b []byte) bool {
+	n := count(b, 4<<3|bytesField)
+	s := operationSlab{
+		operations: slab[Operation]{left: n}, writes: slab[operationWrite]{left: n},
+		puts: slab[writePut]{left: n}, gets: slab[operationGet]{left: n},
+	}
+	x.Operations = make([]*Operation, 0, n)
+	w := wire{rest: b}
+	for w.next() {
+		switch w.tag {
+		case 1<<3 | varintField:
+			x.ClientEpoch = w.v
+		case 2<<3 | varintField:
+			x.FirstCall = w.v
+		case 3<<3 | varintField:
+			x.TimeoutMs = uint32(w.v)
+		case 4<<3 | bytesField:
+			op := s.operations.take()
+			if !nested(op.read(w.data, &s), w.data, op) {
+				return false
+			}
+			x.Operations = append(x.Operations, op)
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+// operationSlab is where the operations of one frame live.
+type operationSlab struct {
+	operations slab[Operation]
+	writes     slab[operationWrite]
+	puts       slab[writePut]
+	gets       slab[operationGet]
+}
+
+type operationWrite struct {
+	op    Operation_Write
+	write Write
+}
+
+type writePut struct {
+	op  Write_Put
+	put Put
+}
+
+type operationGet struct {
+	op    Operation_Query
+	query Query
+	get   Query_Get
+	key   GetRequest
+}
+
+func (x *Operation) read(b []byte, s *operationSlab) bool {
+	w := wire{rest: b}
+	for w.next() {
+		if x.Operation != nil {
+			return false
+		}
+		switch w.tag {
+		case 1<<3 | bytesField:
+			p := s.writes.take()
+			p.op.Write = &p.write
+			x.Operation = &p.op
+			if !nested(p.write.read(w.data, s), w.data, &p.write) {
+				return false
+			}
+		case 2<<3 | bytesField:
+			p := s.gets.take()
+			p.op.Query = &p.query
+			x.Operation = &p.op
+			if !nested(p.read(w.data), w.data, &p.query) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+func (x *Write) read(b []byte, s *operationSlab) bool {
+	w := wire{rest: b}
+	for w.next() {
+		switch w.tag {
+		case 1<<3 | varintField:
+			x.SessionId = w.v
+		case 2<<3 | varintField:
+			x.Sequence = w.v
+		case 3<<3 | varintField:
+			x.Acknowledged = w.v
+		case 4<<3 | bytesField:
+			if !w.text(&x.IdempotencyKey) {
+				return false
+			}
+		case 5<<3 | varintField:
+			x.Incarnation = w.v
+		case 16<<3 | bytesField:
+			if x.Op != nil {
+				return false
+			}
+			p := s.puts.take()
+			p.op.Put = &p.put
+			x.Op = &p.op
+			if !nested(p.put.read(w.data), w.data, &p.put) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+// read decodes a query that is a get.
+func (x *operationGet) read(b []byte) bool {
+	w := wire{rest: b}
+	for w.next() {
+		switch w.tag {
+		case 1<<3 | varintField:
+			x.query.Consistency = Consistency(int32(w.v))
+		case 2<<3 | varintField:
+			x.query.MinRevision = w.v
+		case 16<<3 | bytesField:
+			if x.query.Query != nil {
+				return false
+			}
+			x.get.Get = &x.key
+			x.query.Query = &x.get
+			if !nested(x.key.read(w.data), w.data, &x.key) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+func (x *GetRequest) read(b []byte) bool {
+	w := wire{rest: b}
+	for w.next() {
+		switch w.tag {
+		case 1<<3 | bytesField:
+			x.Key = w.data
+		case 2<<3 | varintField:
+			x.Revision = w.v
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+func (x *ServerMessage) read(b []byte) bool {
+	w := wire{rest: b}
+	for w.next() {
+		if w.tag != 2<<3|bytesField || x.Message != nil {
+			return false
+		}
+		r := &Replies{}
+		x.Message = &ServerMessage_Replies{Replies: r}
+		if !r.read(w.data) {
+			return false
+		}
+	}
+	return !w.bad
+}
+
+// replySlab is where the replies of one message live. The caller of each keeps only
+// its own for long, if it keeps any, so they are few to a slab.
+type replySlab struct {
+	replies slab[Reply]
+	results slab[replyResult]
+	inner   resultSlab
+	gets    slab[replyGet]
+}
+
+type replyResult struct {
+	reply  Reply_Result
+	result Result
+}
+
+type replyGet struct {
+	reply  Reply_Query
+	query  QueryReply
+	get    QueryReply_Get
+	answer GetReply
+}
+
+func (x *Replies) read(b []byte) bool {
+	n := count(b, 2<<3|bytesField)
+	s := replySlab{replies: slab[Reply]{left: n}, results: slab[replyResult]{left: n}, inner: resultSlab{puts: slab[resultPut]{left: n}}}
+	x.Replies = make([]*Reply, 0, n)
+	w := wire{rest: b}
+	for w.next() {
+		switch w.tag {
+		case 1<<3 | varintField:
+			x.ClientEpoch = w.v
+		case 2<<3 | bytesField:
+			r := s.replies.take()
+			if !nested(r.read(w.data, &s), w.data, r) {
+				return false
+			}
+			x.Replies = append(x.Replies, r)
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+func (x *Reply) read(b []byte, s *replySlab) bool {
+	w := wire{rest: b}
+	for w.next() {
+		switch w.tag {
+		case 1<<3 | varintField:
+			x.Call = w.v
+		case 3<<3 | bytesField:
+			if x.Reply != nil {
+				return false
+			}
+			p := s.results.take()
+			p.reply.Result = &p.result
+			x.Reply = &p.reply
+			if !nested(p.result.read(w.data, &s.inner), w.data, &p.result) {
+				return false
+			}
+		case 4<<3 | bytesField:
+			if x.Reply != nil {
+				return false
+			}
+			p := s.gets.take()
+			p.reply.Query = &p.query
+			x.Reply = &p.reply
+			if !nested(p.read(w.data), w.data, &p.query) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+// read decodes the answer to a get.
+func (x *replyGet) read(b []byte) bool {
+	w := wire{rest: b}
+	for w.next() {
+		switch w.tag {
+		case 1<<3 | varintField:
+			x.query.Revision = w.v
+		case 2<<3 | varintField:
+			x.query.CompactRevision = w.v
+		case 3<<3 | varintField:
+			x.query.LeaderSilentMs = w.v
+		case 16<<3 | bytesField:
+			if x.query.Reply != nil {
+				return false
+			}
+			x.get.Get = &x.answer
+			x.query.Reply = &x.get
+			if !nested(x.answer.read(w.data), w.data, &x.answer) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+func (x *GetReply) read(b []byte) bool {
+	w := wire{rest: b}
+	for w.next() {
+		if w.tag != 1<<3|bytesField || x.Record != nil {
+			return false
+		}
+		x.Record = &Record{}
+		if !nested(x.Record.read(w.data), w.data, x.Record) {
+			return false
+		}
+	}
+	return !w.bad
+}
