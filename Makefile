@@ -38,7 +38,7 @@ proto: ## generate Go from the .proto files
 	$(GO) run -C messages/protogen .
 
 proto-check: proto ## fail when generated code is not what is committed
-	git diff --exit-code -- messages
+	git diff --exit-code -- messages actors/etcd
 
 vet:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted: $$unformatted"; exit 1; fi

@@ -5,7 +5,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: auth.proto
+// source: concord/v1/auth.proto
 
 package messages
 
@@ -46,7 +46,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_auth_proto_msgTypes[0]
+	mi := &file_concord_v1_auth_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -58,7 +58,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[0]
+	mi := &file_concord_v1_auth_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -71,7 +71,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{0}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Grant) GetSelector() *Selector {
@@ -132,7 +132,7 @@ type User struct {
 
 func (x *User) Reset() {
 	*x = User{}
-	mi := &file_auth_proto_msgTypes[1]
+	mi := &file_concord_v1_auth_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -144,7 +144,7 @@ func (x *User) String() string {
 func (*User) ProtoMessage() {}
 
 func (x *User) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[1]
+	mi := &file_concord_v1_auth_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -157,7 +157,7 @@ func (x *User) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use User.ProtoReflect.Descriptor instead.
 func (*User) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{1}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *User) GetName() string {
@@ -214,7 +214,7 @@ type Role struct {
 
 func (x *Role) Reset() {
 	*x = Role{}
-	mi := &file_auth_proto_msgTypes[2]
+	mi := &file_concord_v1_auth_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -226,7 +226,7 @@ func (x *Role) String() string {
 func (*Role) ProtoMessage() {}
 
 func (x *Role) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[2]
+	mi := &file_concord_v1_auth_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -239,7 +239,7 @@ func (x *Role) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Role.ProtoReflect.Descriptor instead.
 func (*Role) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{2}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Role) GetName() string {
@@ -272,7 +272,7 @@ type AuthSettings struct {
 
 func (x *AuthSettings) Reset() {
 	*x = AuthSettings{}
-	mi := &file_auth_proto_msgTypes[3]
+	mi := &file_concord_v1_auth_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -284,7 +284,7 @@ func (x *AuthSettings) String() string {
 func (*AuthSettings) ProtoMessage() {}
 
 func (x *AuthSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[3]
+	mi := &file_concord_v1_auth_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -297,7 +297,7 @@ func (x *AuthSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthSettings.ProtoReflect.Descriptor instead.
 func (*AuthSettings) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{3}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AuthSettings) GetEnabled() bool {
@@ -360,7 +360,7 @@ type ChangeAuth struct {
 
 func (x *ChangeAuth) Reset() {
 	*x = ChangeAuth{}
-	mi := &file_auth_proto_msgTypes[4]
+	mi := &file_concord_v1_auth_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +372,7 @@ func (x *ChangeAuth) String() string {
 func (*ChangeAuth) ProtoMessage() {}
 
 func (x *ChangeAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[4]
+	mi := &file_concord_v1_auth_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +385,7 @@ func (x *ChangeAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeAuth.ProtoReflect.Descriptor instead.
 func (*ChangeAuth) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{4}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ChangeAuth) GetChange() isChangeAuth_Change {
@@ -591,7 +591,7 @@ type EnableAuth struct {
 
 func (x *EnableAuth) Reset() {
 	*x = EnableAuth{}
-	mi := &file_auth_proto_msgTypes[5]
+	mi := &file_concord_v1_auth_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -603,7 +603,7 @@ func (x *EnableAuth) String() string {
 func (*EnableAuth) ProtoMessage() {}
 
 func (x *EnableAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[5]
+	mi := &file_concord_v1_auth_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -616,7 +616,7 @@ func (x *EnableAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableAuth.ProtoReflect.Descriptor instead.
 func (*EnableAuth) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{5}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *EnableAuth) GetTokenKey() []byte {
@@ -634,7 +634,7 @@ type DisableAuth struct {
 
 func (x *DisableAuth) Reset() {
 	*x = DisableAuth{}
-	mi := &file_auth_proto_msgTypes[6]
+	mi := &file_concord_v1_auth_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +646,7 @@ func (x *DisableAuth) String() string {
 func (*DisableAuth) ProtoMessage() {}
 
 func (x *DisableAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[6]
+	mi := &file_concord_v1_auth_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +659,7 @@ func (x *DisableAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableAuth.ProtoReflect.Descriptor instead.
 func (*DisableAuth) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{6}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{6}
 }
 
 type AddUser struct {
@@ -673,7 +673,7 @@ type AddUser struct {
 
 func (x *AddUser) Reset() {
 	*x = AddUser{}
-	mi := &file_auth_proto_msgTypes[7]
+	mi := &file_concord_v1_auth_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +685,7 @@ func (x *AddUser) String() string {
 func (*AddUser) ProtoMessage() {}
 
 func (x *AddUser) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[7]
+	mi := &file_concord_v1_auth_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +698,7 @@ func (x *AddUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddUser.ProtoReflect.Descriptor instead.
 func (*AddUser) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{7}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AddUser) GetName() string {
@@ -731,7 +731,7 @@ type DeleteUser struct {
 
 func (x *DeleteUser) Reset() {
 	*x = DeleteUser{}
-	mi := &file_auth_proto_msgTypes[8]
+	mi := &file_concord_v1_auth_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +743,7 @@ func (x *DeleteUser) String() string {
 func (*DeleteUser) ProtoMessage() {}
 
 func (x *DeleteUser) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[8]
+	mi := &file_concord_v1_auth_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,7 +756,7 @@ func (x *DeleteUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteUser.ProtoReflect.Descriptor instead.
 func (*DeleteUser) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{8}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeleteUser) GetName() string {
@@ -778,7 +778,7 @@ type SetPassword struct {
 
 func (x *SetPassword) Reset() {
 	*x = SetPassword{}
-	mi := &file_auth_proto_msgTypes[9]
+	mi := &file_concord_v1_auth_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +790,7 @@ func (x *SetPassword) String() string {
 func (*SetPassword) ProtoMessage() {}
 
 func (x *SetPassword) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[9]
+	mi := &file_concord_v1_auth_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +803,7 @@ func (x *SetPassword) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPassword.ProtoReflect.Descriptor instead.
 func (*SetPassword) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{9}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SetPassword) GetName() string {
@@ -830,7 +830,7 @@ type GrantRole struct {
 
 func (x *GrantRole) Reset() {
 	*x = GrantRole{}
-	mi := &file_auth_proto_msgTypes[10]
+	mi := &file_concord_v1_auth_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -842,7 +842,7 @@ func (x *GrantRole) String() string {
 func (*GrantRole) ProtoMessage() {}
 
 func (x *GrantRole) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[10]
+	mi := &file_concord_v1_auth_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -855,7 +855,7 @@ func (x *GrantRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRole.ProtoReflect.Descriptor instead.
 func (*GrantRole) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{10}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GrantRole) GetUser() string {
@@ -882,7 +882,7 @@ type RevokeRole struct {
 
 func (x *RevokeRole) Reset() {
 	*x = RevokeRole{}
-	mi := &file_auth_proto_msgTypes[11]
+	mi := &file_concord_v1_auth_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +894,7 @@ func (x *RevokeRole) String() string {
 func (*RevokeRole) ProtoMessage() {}
 
 func (x *RevokeRole) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[11]
+	mi := &file_concord_v1_auth_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +907,7 @@ func (x *RevokeRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRole.ProtoReflect.Descriptor instead.
 func (*RevokeRole) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{11}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RevokeRole) GetUser() string {
@@ -933,7 +933,7 @@ type AddRole struct {
 
 func (x *AddRole) Reset() {
 	*x = AddRole{}
-	mi := &file_auth_proto_msgTypes[12]
+	mi := &file_concord_v1_auth_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -945,7 +945,7 @@ func (x *AddRole) String() string {
 func (*AddRole) ProtoMessage() {}
 
 func (x *AddRole) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[12]
+	mi := &file_concord_v1_auth_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -958,7 +958,7 @@ func (x *AddRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRole.ProtoReflect.Descriptor instead.
 func (*AddRole) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{12}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AddRole) GetName() string {
@@ -978,7 +978,7 @@ type DeleteRole struct {
 
 func (x *DeleteRole) Reset() {
 	*x = DeleteRole{}
-	mi := &file_auth_proto_msgTypes[13]
+	mi := &file_concord_v1_auth_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +990,7 @@ func (x *DeleteRole) String() string {
 func (*DeleteRole) ProtoMessage() {}
 
 func (x *DeleteRole) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[13]
+	mi := &file_concord_v1_auth_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1003,7 @@ func (x *DeleteRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRole.ProtoReflect.Descriptor instead.
 func (*DeleteRole) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{13}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteRole) GetName() string {
@@ -1024,7 +1024,7 @@ type GrantRights struct {
 
 func (x *GrantRights) Reset() {
 	*x = GrantRights{}
-	mi := &file_auth_proto_msgTypes[14]
+	mi := &file_concord_v1_auth_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1036,7 @@ func (x *GrantRights) String() string {
 func (*GrantRights) ProtoMessage() {}
 
 func (x *GrantRights) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[14]
+	mi := &file_concord_v1_auth_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1049,7 @@ func (x *GrantRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRights.ProtoReflect.Descriptor instead.
 func (*GrantRights) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{14}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GrantRights) GetRole() string {
@@ -1077,7 +1077,7 @@ type RevokeRights struct {
 
 func (x *RevokeRights) Reset() {
 	*x = RevokeRights{}
-	mi := &file_auth_proto_msgTypes[15]
+	mi := &file_concord_v1_auth_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1089,7 @@ func (x *RevokeRights) String() string {
 func (*RevokeRights) ProtoMessage() {}
 
 func (x *RevokeRights) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[15]
+	mi := &file_concord_v1_auth_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1102,7 @@ func (x *RevokeRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRights.ProtoReflect.Descriptor instead.
 func (*RevokeRights) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{15}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RevokeRights) GetRole() string {
@@ -1132,7 +1132,7 @@ type RevokeTokens struct {
 
 func (x *RevokeTokens) Reset() {
 	*x = RevokeTokens{}
-	mi := &file_auth_proto_msgTypes[16]
+	mi := &file_concord_v1_auth_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1144,7 @@ func (x *RevokeTokens) String() string {
 func (*RevokeTokens) ProtoMessage() {}
 
 func (x *RevokeTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[16]
+	mi := &file_concord_v1_auth_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1157,7 @@ func (x *RevokeTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokens.ProtoReflect.Descriptor instead.
 func (*RevokeTokens) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{16}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RevokeTokens) GetUser() string {
@@ -1187,7 +1187,7 @@ type AuthResult struct {
 
 func (x *AuthResult) Reset() {
 	*x = AuthResult{}
-	mi := &file_auth_proto_msgTypes[17]
+	mi := &file_concord_v1_auth_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1199,7 @@ func (x *AuthResult) String() string {
 func (*AuthResult) ProtoMessage() {}
 
 func (x *AuthResult) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[17]
+	mi := &file_concord_v1_auth_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1212,7 @@ func (x *AuthResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthResult.ProtoReflect.Descriptor instead.
 func (*AuthResult) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{17}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AuthResult) GetAuthRevision() uint64 {
@@ -1260,7 +1260,7 @@ type AuditContext struct {
 
 func (x *AuditContext) Reset() {
 	*x = AuditContext{}
-	mi := &file_auth_proto_msgTypes[18]
+	mi := &file_concord_v1_auth_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1272,7 @@ func (x *AuditContext) String() string {
 func (*AuditContext) ProtoMessage() {}
 
 func (x *AuditContext) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[18]
+	mi := &file_concord_v1_auth_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1285,7 @@ func (x *AuditContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditContext.ProtoReflect.Descriptor instead.
 func (*AuditContext) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{18}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AuditContext) GetAtUnixMs() int64 {
@@ -1339,7 +1339,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_auth_proto_msgTypes[19]
+	mi := &file_concord_v1_auth_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1351,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[19]
+	mi := &file_concord_v1_auth_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1364,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{19}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AuditRecord) GetId() uint64 {
@@ -1441,7 +1441,7 @@ type RecordAudit struct {
 
 func (x *RecordAudit) Reset() {
 	*x = RecordAudit{}
-	mi := &file_auth_proto_msgTypes[20]
+	mi := &file_concord_v1_auth_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +1453,7 @@ func (x *RecordAudit) String() string {
 func (*RecordAudit) ProtoMessage() {}
 
 func (x *RecordAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_auth_proto_msgTypes[20]
+	mi := &file_concord_v1_auth_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +1466,7 @@ func (x *RecordAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordAudit.ProtoReflect.Descriptor instead.
 func (*RecordAudit) Descriptor() ([]byte, []int) {
-	return file_auth_proto_rawDescGZIP(), []int{20}
+	return file_concord_v1_auth_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RecordAudit) GetCode() Code {
@@ -1476,13 +1476,12 @@ func (x *RecordAudit) GetCode() Code {
 	return Code_CODE_OK
 }
 
-var File_auth_proto protoreflect.FileDescriptor
+var File_concord_v1_auth_proto protoreflect.FileDescriptor
 
-const file_auth_proto_rawDesc = "" +
+const file_concord_v1_auth_proto_rawDesc = "" +
 	"\n" +
-	"\n" +
-	"auth.proto\x12\n" +
-	"concord.v1\x1a\frecord.proto\"\x8f\x01\n" +
+	"\x15concord/v1/auth.proto\x12\n" +
+	"concord.v1\x1a\x17concord/v1/record.proto\"\x8f\x01\n" +
 	"\x05Grant\x120\n" +
 	"\bselector\x18\x01 \x01(\v2\x14.concord.v1.SelectorR\bselector\x12\x12\n" +
 	"\x04read\x18\x02 \x01(\bR\x04read\x12\x14\n" +
@@ -1588,19 +1587,19 @@ const file_auth_proto_rawDesc = "" +
 	"\x04code\x18\x03 \x01(\x0e2\x10.concord.v1.CodeR\x04codeB(Z&github.com/concord-kv/concord/messagesb\x06proto3"
 
 var (
-	file_auth_proto_rawDescOnce sync.Once
-	file_auth_proto_rawDescData []byte
+	file_concord_v1_auth_proto_rawDescOnce sync.Once
+	file_concord_v1_auth_proto_rawDescData []byte
 )
 
-func file_auth_proto_rawDescGZIP() []byte {
-	file_auth_proto_rawDescOnce.Do(func() {
-		file_auth_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_auth_proto_rawDesc), len(file_auth_proto_rawDesc)))
+func file_concord_v1_auth_proto_rawDescGZIP() []byte {
+	file_concord_v1_auth_proto_rawDescOnce.Do(func() {
+		file_concord_v1_auth_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_concord_v1_auth_proto_rawDesc), len(file_concord_v1_auth_proto_rawDesc)))
 	})
-	return file_auth_proto_rawDescData
+	return file_concord_v1_auth_proto_rawDescData
 }
 
-var file_auth_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
-var file_auth_proto_goTypes = []any{
+var file_concord_v1_auth_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_concord_v1_auth_proto_goTypes = []any{
 	(*Grant)(nil),        // 0: concord.v1.Grant
 	(*User)(nil),         // 1: concord.v1.User
 	(*Role)(nil),         // 2: concord.v1.Role
@@ -1625,7 +1624,7 @@ var file_auth_proto_goTypes = []any{
 	(*Selector)(nil),     // 21: concord.v1.Selector
 	(Code)(0),            // 22: concord.v1.Code
 }
-var file_auth_proto_depIdxs = []int32{
+var file_concord_v1_auth_proto_depIdxs = []int32{
 	21, // 0: concord.v1.Grant.selector:type_name -> concord.v1.Selector
 	0,  // 1: concord.v1.Role.grants:type_name -> concord.v1.Grant
 	5,  // 2: concord.v1.ChangeAuth.enable:type_name -> concord.v1.EnableAuth
@@ -1653,13 +1652,13 @@ var file_auth_proto_depIdxs = []int32{
 	0,  // [0:20] is the sub-list for field type_name
 }
 
-func init() { file_auth_proto_init() }
-func file_auth_proto_init() {
-	if File_auth_proto != nil {
+func init() { file_concord_v1_auth_proto_init() }
+func file_concord_v1_auth_proto_init() {
+	if File_concord_v1_auth_proto != nil {
 		return
 	}
-	file_record_proto_init()
-	file_auth_proto_msgTypes[4].OneofWrappers = []any{
+	file_concord_v1_record_proto_init()
+	file_concord_v1_auth_proto_msgTypes[4].OneofWrappers = []any{
 		(*ChangeAuth_Enable)(nil),
 		(*ChangeAuth_Disable)(nil),
 		(*ChangeAuth_AddUser)(nil),
@@ -1677,17 +1676,17 @@ func file_auth_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_auth_proto_rawDesc), len(file_auth_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_concord_v1_auth_proto_rawDesc), len(file_concord_v1_auth_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_auth_proto_goTypes,
-		DependencyIndexes: file_auth_proto_depIdxs,
-		MessageInfos:      file_auth_proto_msgTypes,
+		GoTypes:           file_concord_v1_auth_proto_goTypes,
+		DependencyIndexes: file_concord_v1_auth_proto_depIdxs,
+		MessageInfos:      file_concord_v1_auth_proto_msgTypes,
 	}.Build()
-	File_auth_proto = out.File
-	file_auth_proto_goTypes = nil
-	file_auth_proto_depIdxs = nil
+	File_concord_v1_auth_proto = out.File
+	file_concord_v1_auth_proto_goTypes = nil
+	file_concord_v1_auth_proto_depIdxs = nil
 }

@@ -5,7 +5,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: command.proto
+// source: concord/v1/command.proto
 
 package messages
 
@@ -69,11 +69,11 @@ func (x CompareOperator) String() string {
 }
 
 func (CompareOperator) Descriptor() protoreflect.EnumDescriptor {
-	return file_command_proto_enumTypes[0].Descriptor()
+	return file_concord_v1_command_proto_enumTypes[0].Descriptor()
 }
 
 func (CompareOperator) Type() protoreflect.EnumType {
-	return &file_command_proto_enumTypes[0]
+	return &file_concord_v1_command_proto_enumTypes[0]
 }
 
 func (x CompareOperator) Number() protoreflect.EnumNumber {
@@ -82,7 +82,7 @@ func (x CompareOperator) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CompareOperator.Descriptor instead.
 func (CompareOperator) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{0}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{0}
 }
 
 type ResolveIdempotencyResult_State int32
@@ -124,11 +124,11 @@ func (x ResolveIdempotencyResult_State) String() string {
 }
 
 func (ResolveIdempotencyResult_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_command_proto_enumTypes[1].Descriptor()
+	return file_concord_v1_command_proto_enumTypes[1].Descriptor()
 }
 
 func (ResolveIdempotencyResult_State) Type() protoreflect.EnumType {
-	return &file_command_proto_enumTypes[1]
+	return &file_concord_v1_command_proto_enumTypes[1]
 }
 
 func (x ResolveIdempotencyResult_State) Number() protoreflect.EnumNumber {
@@ -137,7 +137,7 @@ func (x ResolveIdempotencyResult_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ResolveIdempotencyResult_State.Descriptor instead.
 func (ResolveIdempotencyResult_State) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45, 0}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{45, 0}
 }
 
 // Entry is one entry of the replicated log: the commands that waited when it was
@@ -155,7 +155,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_command_proto_msgTypes[0]
+	mi := &file_concord_v1_command_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -167,7 +167,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[0]
+	mi := &file_concord_v1_command_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -180,7 +180,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{0}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Entry) GetEpoch() uint64 {
@@ -272,7 +272,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_command_proto_msgTypes[1]
+	mi := &file_concord_v1_command_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -284,7 +284,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[1]
+	mi := &file_concord_v1_command_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -297,7 +297,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{1}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Command) GetStampMs() int64 {
@@ -813,7 +813,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_command_proto_msgTypes[2]
+	mi := &file_concord_v1_command_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +825,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[2]
+	mi := &file_concord_v1_command_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +838,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{2}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Put) GetKey() []byte {
@@ -921,7 +921,7 @@ type PutMany struct {
 
 func (x *PutMany) Reset() {
 	*x = PutMany{}
-	mi := &file_command_proto_msgTypes[3]
+	mi := &file_concord_v1_command_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +933,7 @@ func (x *PutMany) String() string {
 func (*PutMany) ProtoMessage() {}
 
 func (x *PutMany) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[3]
+	mi := &file_concord_v1_command_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +946,7 @@ func (x *PutMany) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutMany.ProtoReflect.Descriptor instead.
 func (*PutMany) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{3}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PutMany) GetPuts() []*Put {
@@ -967,7 +967,7 @@ type Delete struct {
 
 func (x *Delete) Reset() {
 	*x = Delete{}
-	mi := &file_command_proto_msgTypes[4]
+	mi := &file_concord_v1_command_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -979,7 +979,7 @@ func (x *Delete) String() string {
 func (*Delete) ProtoMessage() {}
 
 func (x *Delete) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[4]
+	mi := &file_concord_v1_command_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -992,7 +992,7 @@ func (x *Delete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delete.ProtoReflect.Descriptor instead.
 func (*Delete) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{4}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Delete) GetSelector() *Selector {
@@ -1020,7 +1020,7 @@ type Touch struct {
 
 func (x *Touch) Reset() {
 	*x = Touch{}
-	mi := &file_command_proto_msgTypes[5]
+	mi := &file_concord_v1_command_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +1032,7 @@ func (x *Touch) String() string {
 func (*Touch) ProtoMessage() {}
 
 func (x *Touch) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[5]
+	mi := &file_concord_v1_command_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,7 +1045,7 @@ func (x *Touch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Touch.ProtoReflect.Descriptor instead.
 func (*Touch) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{5}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Touch) GetKey() []byte {
@@ -1090,7 +1090,7 @@ type Compare struct {
 
 func (x *Compare) Reset() {
 	*x = Compare{}
-	mi := &file_command_proto_msgTypes[6]
+	mi := &file_concord_v1_command_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1102,7 @@ func (x *Compare) String() string {
 func (*Compare) ProtoMessage() {}
 
 func (x *Compare) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[6]
+	mi := &file_concord_v1_command_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1115,7 @@ func (x *Compare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compare.ProtoReflect.Descriptor instead.
 func (*Compare) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{6}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Compare) GetKey() []byte {
@@ -1295,7 +1295,7 @@ type TxnGet struct {
 
 func (x *TxnGet) Reset() {
 	*x = TxnGet{}
-	mi := &file_command_proto_msgTypes[7]
+	mi := &file_concord_v1_command_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1307,7 @@ func (x *TxnGet) String() string {
 func (*TxnGet) ProtoMessage() {}
 
 func (x *TxnGet) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[7]
+	mi := &file_concord_v1_command_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1320,7 @@ func (x *TxnGet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnGet.ProtoReflect.Descriptor instead.
 func (*TxnGet) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{7}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TxnGet) GetSelector() *Selector {
@@ -1373,7 +1373,7 @@ type TxnOp struct {
 
 func (x *TxnOp) Reset() {
 	*x = TxnOp{}
-	mi := &file_command_proto_msgTypes[8]
+	mi := &file_concord_v1_command_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1385,7 @@ func (x *TxnOp) String() string {
 func (*TxnOp) ProtoMessage() {}
 
 func (x *TxnOp) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[8]
+	mi := &file_concord_v1_command_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1398,7 @@ func (x *TxnOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnOp.ProtoReflect.Descriptor instead.
 func (*TxnOp) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{8}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TxnOp) GetOp() isTxnOp_Op {
@@ -1484,7 +1484,7 @@ type Txn struct {
 
 func (x *Txn) Reset() {
 	*x = Txn{}
-	mi := &file_command_proto_msgTypes[9]
+	mi := &file_concord_v1_command_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1496,7 @@ func (x *Txn) String() string {
 func (*Txn) ProtoMessage() {}
 
 func (x *Txn) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[9]
+	mi := &file_concord_v1_command_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +1509,7 @@ func (x *Txn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Txn.ProtoReflect.Descriptor instead.
 func (*Txn) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{9}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Txn) GetCompares() []*Compare {
@@ -1545,7 +1545,7 @@ type GrantLease struct {
 
 func (x *GrantLease) Reset() {
 	*x = GrantLease{}
-	mi := &file_command_proto_msgTypes[10]
+	mi := &file_concord_v1_command_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1557,7 @@ func (x *GrantLease) String() string {
 func (*GrantLease) ProtoMessage() {}
 
 func (x *GrantLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[10]
+	mi := &file_concord_v1_command_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1570,7 @@ func (x *GrantLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLease.ProtoReflect.Descriptor instead.
 func (*GrantLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{10}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GrantLease) GetTtlMs() int64 {
@@ -1606,7 +1606,7 @@ type KeepAliveLease struct {
 
 func (x *KeepAliveLease) Reset() {
 	*x = KeepAliveLease{}
-	mi := &file_command_proto_msgTypes[11]
+	mi := &file_concord_v1_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1618,7 @@ func (x *KeepAliveLease) String() string {
 func (*KeepAliveLease) ProtoMessage() {}
 
 func (x *KeepAliveLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[11]
+	mi := &file_concord_v1_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1631,7 @@ func (x *KeepAliveLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveLease.ProtoReflect.Descriptor instead.
 func (*KeepAliveLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{11}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *KeepAliveLease) GetLeaseId() uint64 {
@@ -1657,7 +1657,7 @@ type RevokeLease struct {
 
 func (x *RevokeLease) Reset() {
 	*x = RevokeLease{}
-	mi := &file_command_proto_msgTypes[12]
+	mi := &file_concord_v1_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +1669,7 @@ func (x *RevokeLease) String() string {
 func (*RevokeLease) ProtoMessage() {}
 
 func (x *RevokeLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[12]
+	mi := &file_concord_v1_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +1682,7 @@ func (x *RevokeLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLease.ProtoReflect.Descriptor instead.
 func (*RevokeLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{12}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RevokeLease) GetLeaseId() uint64 {
@@ -1704,7 +1704,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[13]
+	mi := &file_concord_v1_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1716,7 +1716,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[13]
+	mi := &file_concord_v1_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1729,7 +1729,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{13}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *OpenSession) GetTtlMs() int64 {
@@ -1757,7 +1757,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_command_proto_msgTypes[14]
+	mi := &file_concord_v1_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +1769,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[14]
+	mi := &file_concord_v1_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +1782,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{14}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CloseSession) GetSessionId() uint64 {
@@ -1804,7 +1804,7 @@ type ResolveIdempotency struct {
 
 func (x *ResolveIdempotency) Reset() {
 	*x = ResolveIdempotency{}
-	mi := &file_command_proto_msgTypes[15]
+	mi := &file_concord_v1_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1816,7 +1816,7 @@ func (x *ResolveIdempotency) String() string {
 func (*ResolveIdempotency) ProtoMessage() {}
 
 func (x *ResolveIdempotency) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[15]
+	mi := &file_concord_v1_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1829,7 +1829,7 @@ func (x *ResolveIdempotency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveIdempotency.ProtoReflect.Descriptor instead.
 func (*ResolveIdempotency) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{15}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResolveIdempotency) GetKey() string {
@@ -1855,7 +1855,7 @@ type CreateIndex struct {
 
 func (x *CreateIndex) Reset() {
 	*x = CreateIndex{}
-	mi := &file_command_proto_msgTypes[16]
+	mi := &file_concord_v1_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +1867,7 @@ func (x *CreateIndex) String() string {
 func (*CreateIndex) ProtoMessage() {}
 
 func (x *CreateIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[16]
+	mi := &file_concord_v1_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +1880,7 @@ func (x *CreateIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateIndex.ProtoReflect.Descriptor instead.
 func (*CreateIndex) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{16}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CreateIndex) GetDefinition() *IndexDefinition {
@@ -1899,7 +1899,7 @@ type DropIndex struct {
 
 func (x *DropIndex) Reset() {
 	*x = DropIndex{}
-	mi := &file_command_proto_msgTypes[17]
+	mi := &file_concord_v1_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +1911,7 @@ func (x *DropIndex) String() string {
 func (*DropIndex) ProtoMessage() {}
 
 func (x *DropIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[17]
+	mi := &file_concord_v1_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +1924,7 @@ func (x *DropIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropIndex.ProtoReflect.Descriptor instead.
 func (*DropIndex) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{17}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DropIndex) GetName() string {
@@ -1946,7 +1946,7 @@ type OpenCursor struct {
 
 func (x *OpenCursor) Reset() {
 	*x = OpenCursor{}
-	mi := &file_command_proto_msgTypes[18]
+	mi := &file_concord_v1_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +1958,7 @@ func (x *OpenCursor) String() string {
 func (*OpenCursor) ProtoMessage() {}
 
 func (x *OpenCursor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[18]
+	mi := &file_concord_v1_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +1971,7 @@ func (x *OpenCursor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCursor.ProtoReflect.Descriptor instead.
 func (*OpenCursor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{18}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OpenCursor) GetName() string {
@@ -2005,7 +2005,7 @@ type CheckpointCursor struct {
 
 func (x *CheckpointCursor) Reset() {
 	*x = CheckpointCursor{}
-	mi := &file_command_proto_msgTypes[19]
+	mi := &file_concord_v1_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2017,7 @@ func (x *CheckpointCursor) String() string {
 func (*CheckpointCursor) ProtoMessage() {}
 
 func (x *CheckpointCursor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[19]
+	mi := &file_concord_v1_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +2030,7 @@ func (x *CheckpointCursor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointCursor.ProtoReflect.Descriptor instead.
 func (*CheckpointCursor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{19}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CheckpointCursor) GetName() string {
@@ -2056,7 +2056,7 @@ type CloseCursor struct {
 
 func (x *CloseCursor) Reset() {
 	*x = CloseCursor{}
-	mi := &file_command_proto_msgTypes[20]
+	mi := &file_concord_v1_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2068,7 @@ func (x *CloseCursor) String() string {
 func (*CloseCursor) ProtoMessage() {}
 
 func (x *CloseCursor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[20]
+	mi := &file_concord_v1_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2081,7 @@ func (x *CloseCursor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseCursor.ProtoReflect.Descriptor instead.
 func (*CloseCursor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{20}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CloseCursor) GetName() string {
@@ -2104,7 +2104,7 @@ type Compact struct {
 
 func (x *Compact) Reset() {
 	*x = Compact{}
-	mi := &file_command_proto_msgTypes[21]
+	mi := &file_concord_v1_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2116,7 @@ func (x *Compact) String() string {
 func (*Compact) ProtoMessage() {}
 
 func (x *Compact) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[21]
+	mi := &file_concord_v1_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2129,7 @@ func (x *Compact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compact.ProtoReflect.Descriptor instead.
 func (*Compact) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{21}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Compact) GetRevision() uint64 {
@@ -2159,7 +2159,7 @@ type ProtectedPrefix struct {
 
 func (x *ProtectedPrefix) Reset() {
 	*x = ProtectedPrefix{}
-	mi := &file_command_proto_msgTypes[22]
+	mi := &file_concord_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2171,7 @@ func (x *ProtectedPrefix) String() string {
 func (*ProtectedPrefix) ProtoMessage() {}
 
 func (x *ProtectedPrefix) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[22]
+	mi := &file_concord_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2184,7 @@ func (x *ProtectedPrefix) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtectedPrefix.ProtoReflect.Descriptor instead.
 func (*ProtectedPrefix) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{22}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ProtectedPrefix) GetPrefix() []byte {
@@ -2237,7 +2237,7 @@ type ClusterConfig struct {
 
 func (x *ClusterConfig) Reset() {
 	*x = ClusterConfig{}
-	mi := &file_command_proto_msgTypes[23]
+	mi := &file_concord_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2249,7 +2249,7 @@ func (x *ClusterConfig) String() string {
 func (*ClusterConfig) ProtoMessage() {}
 
 func (x *ClusterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[23]
+	mi := &file_concord_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2262,7 +2262,7 @@ func (x *ClusterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterConfig.ProtoReflect.Descriptor instead.
 func (*ClusterConfig) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{23}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ClusterConfig) GetValueBytesMax() uint64 {
@@ -2417,7 +2417,7 @@ type SetConfig struct {
 
 func (x *SetConfig) Reset() {
 	*x = SetConfig{}
-	mi := &file_command_proto_msgTypes[24]
+	mi := &file_concord_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2429,7 @@ func (x *SetConfig) String() string {
 func (*SetConfig) ProtoMessage() {}
 
 func (x *SetConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[24]
+	mi := &file_concord_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2442,7 @@ func (x *SetConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfig.ProtoReflect.Descriptor instead.
 func (*SetConfig) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{24}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SetConfig) GetConfig() *ClusterConfig {
@@ -2473,7 +2473,7 @@ type ClaimClock struct {
 
 func (x *ClaimClock) Reset() {
 	*x = ClaimClock{}
-	mi := &file_command_proto_msgTypes[25]
+	mi := &file_concord_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2485,7 @@ func (x *ClaimClock) String() string {
 func (*ClaimClock) ProtoMessage() {}
 
 func (x *ClaimClock) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[25]
+	mi := &file_concord_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2498,7 @@ func (x *ClaimClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimClock.ProtoReflect.Descriptor instead.
 func (*ClaimClock) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{25}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ClaimClock) GetExpectedEpoch() uint64 {
@@ -2531,7 +2531,7 @@ type Tick struct {
 
 func (x *Tick) Reset() {
 	*x = Tick{}
-	mi := &file_command_proto_msgTypes[26]
+	mi := &file_concord_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +2543,7 @@ func (x *Tick) String() string {
 func (*Tick) ProtoMessage() {}
 
 func (x *Tick) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[26]
+	mi := &file_concord_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +2556,7 @@ func (x *Tick) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tick.ProtoReflect.Descriptor instead.
 func (*Tick) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{26}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 // ExpireLeases ends leases that are past their deadline. Each pair is checked
@@ -2571,7 +2571,7 @@ type ExpireLeases struct {
 
 func (x *ExpireLeases) Reset() {
 	*x = ExpireLeases{}
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_concord_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +2583,7 @@ func (x *ExpireLeases) String() string {
 func (*ExpireLeases) ProtoMessage() {}
 
 func (x *ExpireLeases) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_concord_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2596,7 @@ func (x *ExpireLeases) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireLeases.ProtoReflect.Descriptor instead.
 func (*ExpireLeases) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{27}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExpireLeases) GetPairs() []*ExpireLeases_Pair {
@@ -2618,7 +2618,7 @@ type StepIndex struct {
 
 func (x *StepIndex) Reset() {
 	*x = StepIndex{}
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_concord_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2630,7 +2630,7 @@ func (x *StepIndex) String() string {
 func (*StepIndex) ProtoMessage() {}
 
 func (x *StepIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_concord_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2643,7 +2643,7 @@ func (x *StepIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepIndex.ProtoReflect.Descriptor instead.
 func (*StepIndex) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{28}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StepIndex) GetName() string {
@@ -2675,7 +2675,7 @@ type ReportConsumers struct {
 
 func (x *ReportConsumers) Reset() {
 	*x = ReportConsumers{}
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_concord_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2687,7 +2687,7 @@ func (x *ReportConsumers) String() string {
 func (*ReportConsumers) ProtoMessage() {}
 
 func (x *ReportConsumers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_concord_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2700,7 +2700,7 @@ func (x *ReportConsumers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportConsumers.ProtoReflect.Descriptor instead.
 func (*ReportConsumers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{29}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReportConsumers) GetReplicaId() uint64 {
@@ -2744,7 +2744,7 @@ type Bootstrap struct {
 
 func (x *Bootstrap) Reset() {
 	*x = Bootstrap{}
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_concord_v1_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +2756,7 @@ func (x *Bootstrap) String() string {
 func (*Bootstrap) ProtoMessage() {}
 
 func (x *Bootstrap) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_concord_v1_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +2769,7 @@ func (x *Bootstrap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bootstrap.ProtoReflect.Descriptor instead.
 func (*Bootstrap) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{30}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Bootstrap) GetClusterId() []byte {
@@ -2809,7 +2809,7 @@ type RaiseApplyVersion struct {
 
 func (x *RaiseApplyVersion) Reset() {
 	*x = RaiseApplyVersion{}
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_concord_v1_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +2821,7 @@ func (x *RaiseApplyVersion) String() string {
 func (*RaiseApplyVersion) ProtoMessage() {}
 
 func (x *RaiseApplyVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_concord_v1_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +2834,7 @@ func (x *RaiseApplyVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseApplyVersion.ProtoReflect.Descriptor instead.
 func (*RaiseApplyVersion) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{31}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RaiseApplyVersion) GetVersion() uint32 {
@@ -2881,7 +2881,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_concord_v1_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2893,7 +2893,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_concord_v1_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2906,7 +2906,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{32}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Result) GetRevision() uint64 {
@@ -3221,7 +3221,7 @@ type PutResult struct {
 
 func (x *PutResult) Reset() {
 	*x = PutResult{}
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_concord_v1_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3233,7 +3233,7 @@ func (x *PutResult) String() string {
 func (*PutResult) ProtoMessage() {}
 
 func (x *PutResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_concord_v1_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3246,7 +3246,7 @@ func (x *PutResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResult.ProtoReflect.Descriptor instead.
 func (*PutResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{33}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PutResult) GetPrev() *Record {
@@ -3266,7 +3266,7 @@ type PutManyResult struct {
 
 func (x *PutManyResult) Reset() {
 	*x = PutManyResult{}
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_concord_v1_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3278,7 +3278,7 @@ func (x *PutManyResult) String() string {
 func (*PutManyResult) ProtoMessage() {}
 
 func (x *PutManyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_concord_v1_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3291,7 +3291,7 @@ func (x *PutManyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutManyResult.ProtoReflect.Descriptor instead.
 func (*PutManyResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{34}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PutManyResult) GetPuts() []*PutResult {
@@ -3311,7 +3311,7 @@ type DeleteResult struct {
 
 func (x *DeleteResult) Reset() {
 	*x = DeleteResult{}
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_concord_v1_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3323,7 +3323,7 @@ func (x *DeleteResult) String() string {
 func (*DeleteResult) ProtoMessage() {}
 
 func (x *DeleteResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_concord_v1_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3336,7 +3336,7 @@ func (x *DeleteResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResult.ProtoReflect.Descriptor instead.
 func (*DeleteResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{35}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DeleteResult) GetDeleted() uint64 {
@@ -3362,7 +3362,7 @@ type TouchResult struct {
 
 func (x *TouchResult) Reset() {
 	*x = TouchResult{}
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_concord_v1_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3374,7 +3374,7 @@ func (x *TouchResult) String() string {
 func (*TouchResult) ProtoMessage() {}
 
 func (x *TouchResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_concord_v1_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3387,7 +3387,7 @@ func (x *TouchResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TouchResult.ProtoReflect.Descriptor instead.
 func (*TouchResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{36}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TouchResult) GetRemainingTtlMs() int64 {
@@ -3410,7 +3410,7 @@ type TxnGetResult struct {
 
 func (x *TxnGetResult) Reset() {
 	*x = TxnGetResult{}
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_concord_v1_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3422,7 +3422,7 @@ func (x *TxnGetResult) String() string {
 func (*TxnGetResult) ProtoMessage() {}
 
 func (x *TxnGetResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_concord_v1_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3435,7 +3435,7 @@ func (x *TxnGetResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnGetResult.ProtoReflect.Descriptor instead.
 func (*TxnGetResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{37}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TxnGetResult) GetRecords() []*Record {
@@ -3474,7 +3474,7 @@ type TxnOpResult struct {
 
 func (x *TxnOpResult) Reset() {
 	*x = TxnOpResult{}
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_concord_v1_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3486,7 @@ func (x *TxnOpResult) String() string {
 func (*TxnOpResult) ProtoMessage() {}
 
 func (x *TxnOpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_concord_v1_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3499,7 @@ func (x *TxnOpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnOpResult.ProtoReflect.Descriptor instead.
 func (*TxnOpResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{38}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TxnOpResult) GetAnswer() isTxnOpResult_Answer {
@@ -3583,7 +3583,7 @@ type TxnResult struct {
 
 func (x *TxnResult) Reset() {
 	*x = TxnResult{}
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_concord_v1_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3595,7 +3595,7 @@ func (x *TxnResult) String() string {
 func (*TxnResult) ProtoMessage() {}
 
 func (x *TxnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_concord_v1_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +3608,7 @@ func (x *TxnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnResult.ProtoReflect.Descriptor instead.
 func (*TxnResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{39}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TxnResult) GetSucceeded() bool {
@@ -3635,7 +3635,7 @@ type GrantLeaseResult struct {
 
 func (x *GrantLeaseResult) Reset() {
 	*x = GrantLeaseResult{}
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_concord_v1_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3647,7 +3647,7 @@ func (x *GrantLeaseResult) String() string {
 func (*GrantLeaseResult) ProtoMessage() {}
 
 func (x *GrantLeaseResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_concord_v1_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,7 +3660,7 @@ func (x *GrantLeaseResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseResult.ProtoReflect.Descriptor instead.
 func (*GrantLeaseResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{40}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GrantLeaseResult) GetLeaseId() uint64 {
@@ -3689,7 +3689,7 @@ type KeepAliveLeaseResult struct {
 
 func (x *KeepAliveLeaseResult) Reset() {
 	*x = KeepAliveLeaseResult{}
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_concord_v1_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3701,7 +3701,7 @@ func (x *KeepAliveLeaseResult) String() string {
 func (*KeepAliveLeaseResult) ProtoMessage() {}
 
 func (x *KeepAliveLeaseResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_concord_v1_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3714,7 +3714,7 @@ func (x *KeepAliveLeaseResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveLeaseResult.ProtoReflect.Descriptor instead.
 func (*KeepAliveLeaseResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{41}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *KeepAliveLeaseResult) GetLeaseId() uint64 {
@@ -3747,7 +3747,7 @@ type RevokeLeaseResult struct {
 
 func (x *RevokeLeaseResult) Reset() {
 	*x = RevokeLeaseResult{}
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_concord_v1_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3759,7 +3759,7 @@ func (x *RevokeLeaseResult) String() string {
 func (*RevokeLeaseResult) ProtoMessage() {}
 
 func (x *RevokeLeaseResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_concord_v1_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3772,7 +3772,7 @@ func (x *RevokeLeaseResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseResult.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{42}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RevokeLeaseResult) GetKeysDeleted() uint64 {
@@ -3793,7 +3793,7 @@ type OpenSessionResult struct {
 
 func (x *OpenSessionResult) Reset() {
 	*x = OpenSessionResult{}
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_concord_v1_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3805,7 +3805,7 @@ func (x *OpenSessionResult) String() string {
 func (*OpenSessionResult) ProtoMessage() {}
 
 func (x *OpenSessionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_concord_v1_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3818,7 +3818,7 @@ func (x *OpenSessionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSessionResult.ProtoReflect.Descriptor instead.
 func (*OpenSessionResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{43}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *OpenSessionResult) GetSessionId() uint64 {
@@ -3851,7 +3851,7 @@ type CloseSessionResult struct {
 
 func (x *CloseSessionResult) Reset() {
 	*x = CloseSessionResult{}
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_concord_v1_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3863,7 +3863,7 @@ func (x *CloseSessionResult) String() string {
 func (*CloseSessionResult) ProtoMessage() {}
 
 func (x *CloseSessionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_concord_v1_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3876,7 +3876,7 @@ func (x *CloseSessionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionResult.ProtoReflect.Descriptor instead.
 func (*CloseSessionResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{44}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CloseSessionResult) GetKeysDeleted() uint64 {
@@ -3896,7 +3896,7 @@ type ResolveIdempotencyResult struct {
 
 func (x *ResolveIdempotencyResult) Reset() {
 	*x = ResolveIdempotencyResult{}
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_concord_v1_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3908,7 +3908,7 @@ func (x *ResolveIdempotencyResult) String() string {
 func (*ResolveIdempotencyResult) ProtoMessage() {}
 
 func (x *ResolveIdempotencyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_concord_v1_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3921,7 +3921,7 @@ func (x *ResolveIdempotencyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveIdempotencyResult.ProtoReflect.Descriptor instead.
 func (*ResolveIdempotencyResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ResolveIdempotencyResult) GetState() ResolveIdempotencyResult_State {
@@ -3947,7 +3947,7 @@ type IndexResult struct {
 
 func (x *IndexResult) Reset() {
 	*x = IndexResult{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_concord_v1_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +3959,7 @@ func (x *IndexResult) String() string {
 func (*IndexResult) ProtoMessage() {}
 
 func (x *IndexResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_concord_v1_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3972,7 +3972,7 @@ func (x *IndexResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexResult.ProtoReflect.Descriptor instead.
 func (*IndexResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *IndexResult) GetIndex() *IndexInfo {
@@ -3991,7 +3991,7 @@ type CursorResult struct {
 
 func (x *CursorResult) Reset() {
 	*x = CursorResult{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_concord_v1_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +4003,7 @@ func (x *CursorResult) String() string {
 func (*CursorResult) ProtoMessage() {}
 
 func (x *CursorResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_concord_v1_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +4016,7 @@ func (x *CursorResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CursorResult.ProtoReflect.Descriptor instead.
 func (*CursorResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CursorResult) GetCursor() *CursorInfo {
@@ -4036,7 +4036,7 @@ type CompactResult struct {
 
 func (x *CompactResult) Reset() {
 	*x = CompactResult{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_concord_v1_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4048,7 +4048,7 @@ func (x *CompactResult) String() string {
 func (*CompactResult) ProtoMessage() {}
 
 func (x *CompactResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_concord_v1_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4061,7 +4061,7 @@ func (x *CompactResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactResult.ProtoReflect.Descriptor instead.
 func (*CompactResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CompactResult) GetCompactRevision() uint64 {
@@ -4080,7 +4080,7 @@ type ConfigResult struct {
 
 func (x *ConfigResult) Reset() {
 	*x = ConfigResult{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_concord_v1_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4092,7 +4092,7 @@ func (x *ConfigResult) String() string {
 func (*ConfigResult) ProtoMessage() {}
 
 func (x *ConfigResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_concord_v1_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4105,7 +4105,7 @@ func (x *ConfigResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigResult.ProtoReflect.Descriptor instead.
 func (*ConfigResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ConfigResult) GetConfig() *ClusterConfig {
@@ -4126,7 +4126,7 @@ type ClaimClockResult struct {
 
 func (x *ClaimClockResult) Reset() {
 	*x = ClaimClockResult{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_concord_v1_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4138,7 +4138,7 @@ func (x *ClaimClockResult) String() string {
 func (*ClaimClockResult) ProtoMessage() {}
 
 func (x *ClaimClockResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_concord_v1_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4151,7 +4151,7 @@ func (x *ClaimClockResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimClockResult.ProtoReflect.Descriptor instead.
 func (*ClaimClockResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ClaimClockResult) GetEpoch() uint64 {
@@ -4180,7 +4180,7 @@ type ExpireLeasesResult struct {
 
 func (x *ExpireLeasesResult) Reset() {
 	*x = ExpireLeasesResult{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_concord_v1_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4192,7 +4192,7 @@ func (x *ExpireLeasesResult) String() string {
 func (*ExpireLeasesResult) ProtoMessage() {}
 
 func (x *ExpireLeasesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_concord_v1_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4205,7 +4205,7 @@ func (x *ExpireLeasesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireLeasesResult.ProtoReflect.Descriptor instead.
 func (*ExpireLeasesResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExpireLeasesResult) GetExpired() uint32 {
@@ -4240,7 +4240,7 @@ type Compare_Field struct {
 
 func (x *Compare_Field) Reset() {
 	*x = Compare_Field{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_concord_v1_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4252,7 +4252,7 @@ func (x *Compare_Field) String() string {
 func (*Compare_Field) ProtoMessage() {}
 
 func (x *Compare_Field) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_concord_v1_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4265,7 +4265,7 @@ func (x *Compare_Field) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compare_Field.ProtoReflect.Descriptor instead.
 func (*Compare_Field) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{6, 0}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{6, 0}
 }
 
 func (x *Compare_Field) GetExtractor() *Extractor {
@@ -4293,7 +4293,7 @@ type Compare_NullableBytes struct {
 
 func (x *Compare_NullableBytes) Reset() {
 	*x = Compare_NullableBytes{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_concord_v1_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4305,7 +4305,7 @@ func (x *Compare_NullableBytes) String() string {
 func (*Compare_NullableBytes) ProtoMessage() {}
 
 func (x *Compare_NullableBytes) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_concord_v1_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4318,7 +4318,7 @@ func (x *Compare_NullableBytes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compare_NullableBytes.ProtoReflect.Descriptor instead.
 func (*Compare_NullableBytes) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{6, 1}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{6, 1}
 }
 
 func (x *Compare_NullableBytes) GetNull() bool {
@@ -4345,7 +4345,7 @@ type Compare_NullableInt64 struct {
 
 func (x *Compare_NullableInt64) Reset() {
 	*x = Compare_NullableInt64{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_concord_v1_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4357,7 +4357,7 @@ func (x *Compare_NullableInt64) String() string {
 func (*Compare_NullableInt64) ProtoMessage() {}
 
 func (x *Compare_NullableInt64) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_concord_v1_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4370,7 +4370,7 @@ func (x *Compare_NullableInt64) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compare_NullableInt64.ProtoReflect.Descriptor instead.
 func (*Compare_NullableInt64) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{6, 2}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{6, 2}
 }
 
 func (x *Compare_NullableInt64) GetNull() bool {
@@ -4397,7 +4397,7 @@ type ExpireLeases_Pair struct {
 
 func (x *ExpireLeases_Pair) Reset() {
 	*x = ExpireLeases_Pair{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_concord_v1_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4409,7 +4409,7 @@ func (x *ExpireLeases_Pair) String() string {
 func (*ExpireLeases_Pair) ProtoMessage() {}
 
 func (x *ExpireLeases_Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_concord_v1_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4422,7 +4422,7 @@ func (x *ExpireLeases_Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireLeases_Pair.ProtoReflect.Descriptor instead.
 func (*ExpireLeases_Pair) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{27, 0}
+	return file_concord_v1_command_proto_rawDescGZIP(), []int{27, 0}
 }
 
 func (x *ExpireLeases_Pair) GetLeaseId() uint64 {
@@ -4439,13 +4439,12 @@ func (x *ExpireLeases_Pair) GetRenewals() uint64 {
 	return 0
 }
 
-var File_command_proto protoreflect.FileDescriptor
+var File_concord_v1_command_proto protoreflect.FileDescriptor
 
-const file_command_proto_rawDesc = "" +
+const file_concord_v1_command_proto_rawDesc = "" +
 	"\n" +
-	"\rcommand.proto\x12\n" +
-	"concord.v1\x1a\frecord.proto\x1a\n" +
-	"auth.proto\"\x83\x01\n" +
+	"\x18concord/v1/command.proto\x12\n" +
+	"concord.v1\x1a\x17concord/v1/record.proto\x1a\x15concord/v1/auth.proto\"\x83\x01\n" +
 	"\x05Entry\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1d\n" +
 	"\n" +
@@ -4761,20 +4760,20 @@ const file_command_proto_rawDesc = "" +
 	"!COMPARE_OPERATOR_GREATER_OR_EQUAL\x10\x06B(Z&github.com/concord-kv/concord/messagesb\x06proto3"
 
 var (
-	file_command_proto_rawDescOnce sync.Once
-	file_command_proto_rawDescData []byte
+	file_concord_v1_command_proto_rawDescOnce sync.Once
+	file_concord_v1_command_proto_rawDescData []byte
 )
 
-func file_command_proto_rawDescGZIP() []byte {
-	file_command_proto_rawDescOnce.Do(func() {
-		file_command_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)))
+func file_concord_v1_command_proto_rawDescGZIP() []byte {
+	file_concord_v1_command_proto_rawDescOnce.Do(func() {
+		file_concord_v1_command_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_concord_v1_command_proto_rawDesc), len(file_concord_v1_command_proto_rawDesc)))
 	})
-	return file_command_proto_rawDescData
+	return file_concord_v1_command_proto_rawDescData
 }
 
-var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
-var file_command_proto_goTypes = []any{
+var file_concord_v1_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_concord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_concord_v1_command_proto_goTypes = []any{
 	(CompareOperator)(0),                // 0: concord.v1.CompareOperator
 	(ResolveIdempotencyResult_State)(0), // 1: concord.v1.ResolveIdempotencyResult.State
 	(*Entry)(nil),                       // 2: concord.v1.Entry
@@ -4847,7 +4846,7 @@ var file_command_proto_goTypes = []any{
 	(*CursorInfo)(nil),                  // 69: concord.v1.CursorInfo
 	(*Extractor)(nil),                   // 70: concord.v1.Extractor
 }
-var file_command_proto_depIdxs = []int32{
+var file_concord_v1_command_proto_depIdxs = []int32{
 	3,  // 0: concord.v1.Entry.commands:type_name -> concord.v1.Command
 	58, // 1: concord.v1.Command.audit:type_name -> concord.v1.AuditContext
 	4,  // 2: concord.v1.Command.put:type_name -> concord.v1.Put
@@ -4940,14 +4939,14 @@ var file_command_proto_depIdxs = []int32{
 	0,  // [0:85] is the sub-list for field type_name
 }
 
-func init() { file_command_proto_init() }
-func file_command_proto_init() {
-	if File_command_proto != nil {
+func init() { file_concord_v1_command_proto_init() }
+func file_concord_v1_command_proto_init() {
+	if File_concord_v1_command_proto != nil {
 		return
 	}
-	file_record_proto_init()
-	file_auth_proto_init()
-	file_command_proto_msgTypes[1].OneofWrappers = []any{
+	file_concord_v1_record_proto_init()
+	file_concord_v1_auth_proto_init()
+	file_concord_v1_command_proto_msgTypes[1].OneofWrappers = []any{
 		(*Command_Put)(nil),
 		(*Command_PutMany)(nil),
 		(*Command_Delete)(nil),
@@ -4976,7 +4975,7 @@ func file_command_proto_init() {
 		(*Command_RaiseApplyVersion)(nil),
 		(*Command_RecordAudit)(nil),
 	}
-	file_command_proto_msgTypes[6].OneofWrappers = []any{
+	file_concord_v1_command_proto_msgTypes[6].OneofWrappers = []any{
 		(*Compare_Exists)(nil),
 		(*Compare_Value)(nil),
 		(*Compare_Field_)(nil),
@@ -4986,13 +4985,13 @@ func file_command_proto_init() {
 		(*Compare_LeaseId)(nil),
 		(*Compare_TtlMs)(nil),
 	}
-	file_command_proto_msgTypes[8].OneofWrappers = []any{
+	file_concord_v1_command_proto_msgTypes[8].OneofWrappers = []any{
 		(*TxnOp_Get)(nil),
 		(*TxnOp_Put)(nil),
 		(*TxnOp_Delete)(nil),
 		(*TxnOp_Touch)(nil),
 	}
-	file_command_proto_msgTypes[32].OneofWrappers = []any{
+	file_concord_v1_command_proto_msgTypes[32].OneofWrappers = []any{
 		(*Result_Put)(nil),
 		(*Result_PutMany)(nil),
 		(*Result_Delete)(nil),
@@ -5012,7 +5011,7 @@ func file_command_proto_init() {
 		(*Result_ClaimClock)(nil),
 		(*Result_ExpireLeases)(nil),
 	}
-	file_command_proto_msgTypes[38].OneofWrappers = []any{
+	file_concord_v1_command_proto_msgTypes[38].OneofWrappers = []any{
 		(*TxnOpResult_Get)(nil),
 		(*TxnOpResult_Put)(nil),
 		(*TxnOpResult_Delete)(nil),
@@ -5022,18 +5021,18 @@ func file_command_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_concord_v1_command_proto_rawDesc), len(file_concord_v1_command_proto_rawDesc)),
 			NumEnums:      2,
 			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_command_proto_goTypes,
-		DependencyIndexes: file_command_proto_depIdxs,
-		EnumInfos:         file_command_proto_enumTypes,
-		MessageInfos:      file_command_proto_msgTypes,
+		GoTypes:           file_concord_v1_command_proto_goTypes,
+		DependencyIndexes: file_concord_v1_command_proto_depIdxs,
+		EnumInfos:         file_concord_v1_command_proto_enumTypes,
+		MessageInfos:      file_concord_v1_command_proto_msgTypes,
 	}.Build()
-	File_command_proto = out.File
-	file_command_proto_goTypes = nil
-	file_command_proto_depIdxs = nil
+	File_concord_v1_command_proto = out.File
+	file_concord_v1_command_proto_goTypes = nil
+	file_concord_v1_command_proto_depIdxs = nil
 }

@@ -17,7 +17,7 @@ import (
 
 // durable are the files whose messages live in logs and snapshots.
 func durable() []protoreflect.FileDescriptor {
-	return []protoreflect.FileDescriptor{File_record_proto, File_command_proto, File_snapshot_proto, File_auth_proto}
+	return []protoreflect.FileDescriptor{File_concord_v1_record_proto, File_concord_v1_command_proto, File_concord_v1_snapshot_proto, File_concord_v1_auth_proto}
 }
 
 // TestDurableTagsNeverChange holds every field of every DURABLE message to the

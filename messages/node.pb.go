@@ -4,7 +4,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: node.proto
+// source: concord/v1/node.proto
 
 package messages
 
@@ -36,7 +36,7 @@ type Propose struct {
 
 func (x *Propose) Reset() {
 	*x = Propose{}
-	mi := &file_node_proto_msgTypes[0]
+	mi := &file_concord_v1_node_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +48,7 @@ func (x *Propose) String() string {
 func (*Propose) ProtoMessage() {}
 
 func (x *Propose) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[0]
+	mi := &file_concord_v1_node_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +61,7 @@ func (x *Propose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Propose.ProtoReflect.Descriptor instead.
 func (*Propose) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{0}
+	return file_concord_v1_node_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Propose) GetRequestId() uint64 {
@@ -97,7 +97,7 @@ type Proposed struct {
 
 func (x *Proposed) Reset() {
 	*x = Proposed{}
-	mi := &file_node_proto_msgTypes[1]
+	mi := &file_concord_v1_node_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -109,7 +109,7 @@ func (x *Proposed) String() string {
 func (*Proposed) ProtoMessage() {}
 
 func (x *Proposed) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[1]
+	mi := &file_concord_v1_node_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -122,7 +122,7 @@ func (x *Proposed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposed.ProtoReflect.Descriptor instead.
 func (*Proposed) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{1}
+	return file_concord_v1_node_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Proposed) GetRequestId() uint64 {
@@ -158,7 +158,7 @@ type ReadBarrier struct {
 
 func (x *ReadBarrier) Reset() {
 	*x = ReadBarrier{}
-	mi := &file_node_proto_msgTypes[2]
+	mi := &file_concord_v1_node_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -170,7 +170,7 @@ func (x *ReadBarrier) String() string {
 func (*ReadBarrier) ProtoMessage() {}
 
 func (x *ReadBarrier) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[2]
+	mi := &file_concord_v1_node_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -183,7 +183,7 @@ func (x *ReadBarrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadBarrier.ProtoReflect.Descriptor instead.
 func (*ReadBarrier) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{2}
+	return file_concord_v1_node_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ReadBarrier) GetRequestId() uint64 {
@@ -212,7 +212,7 @@ type BarrierReached struct {
 
 func (x *BarrierReached) Reset() {
 	*x = BarrierReached{}
-	mi := &file_node_proto_msgTypes[3]
+	mi := &file_concord_v1_node_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -224,7 +224,7 @@ func (x *BarrierReached) String() string {
 func (*BarrierReached) ProtoMessage() {}
 
 func (x *BarrierReached) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[3]
+	mi := &file_concord_v1_node_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -237,7 +237,7 @@ func (x *BarrierReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BarrierReached.ProtoReflect.Descriptor instead.
 func (*BarrierReached) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{3}
+	return file_concord_v1_node_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *BarrierReached) GetRequestId() uint64 {
@@ -265,7 +265,7 @@ type ClockTick struct {
 
 func (x *ClockTick) Reset() {
 	*x = ClockTick{}
-	mi := &file_node_proto_msgTypes[4]
+	mi := &file_concord_v1_node_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -277,7 +277,7 @@ func (x *ClockTick) String() string {
 func (*ClockTick) ProtoMessage() {}
 
 func (x *ClockTick) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[4]
+	mi := &file_concord_v1_node_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -290,7 +290,7 @@ func (x *ClockTick) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockTick.ProtoReflect.Descriptor instead.
 func (*ClockTick) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{4}
+	return file_concord_v1_node_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ClockTick) GetMonotonicMs() int64 {
@@ -312,7 +312,7 @@ type LeaderChanged struct {
 
 func (x *LeaderChanged) Reset() {
 	*x = LeaderChanged{}
-	mi := &file_node_proto_msgTypes[5]
+	mi := &file_concord_v1_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -324,7 +324,7 @@ func (x *LeaderChanged) String() string {
 func (*LeaderChanged) ProtoMessage() {}
 
 func (x *LeaderChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[5]
+	mi := &file_concord_v1_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -337,7 +337,7 @@ func (x *LeaderChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderChanged.ProtoReflect.Descriptor instead.
 func (*LeaderChanged) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{5}
+	return file_concord_v1_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LeaderChanged) GetLeaderId() uint64 {
@@ -375,7 +375,7 @@ type ClockOwned struct {
 
 func (x *ClockOwned) Reset() {
 	*x = ClockOwned{}
-	mi := &file_node_proto_msgTypes[6]
+	mi := &file_concord_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -387,7 +387,7 @@ func (x *ClockOwned) String() string {
 func (*ClockOwned) ProtoMessage() {}
 
 func (x *ClockOwned) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[6]
+	mi := &file_concord_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -400,7 +400,7 @@ func (x *ClockOwned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockOwned.ProtoReflect.Descriptor instead.
 func (*ClockOwned) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{6}
+	return file_concord_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ClockOwned) GetOwned() bool {
@@ -443,7 +443,7 @@ type DueLeases struct {
 
 func (x *DueLeases) Reset() {
 	*x = DueLeases{}
-	mi := &file_node_proto_msgTypes[7]
+	mi := &file_concord_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -455,7 +455,7 @@ func (x *DueLeases) String() string {
 func (*DueLeases) ProtoMessage() {}
 
 func (x *DueLeases) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[7]
+	mi := &file_concord_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -468,7 +468,7 @@ func (x *DueLeases) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DueLeases.ProtoReflect.Descriptor instead.
 func (*DueLeases) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{7}
+	return file_concord_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DueLeases) GetRequestId() uint64 {
@@ -508,7 +508,7 @@ type DueLeasesReply struct {
 
 func (x *DueLeasesReply) Reset() {
 	*x = DueLeasesReply{}
-	mi := &file_node_proto_msgTypes[8]
+	mi := &file_concord_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -520,7 +520,7 @@ func (x *DueLeasesReply) String() string {
 func (*DueLeasesReply) ProtoMessage() {}
 
 func (x *DueLeasesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[8]
+	mi := &file_concord_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -533,7 +533,7 @@ func (x *DueLeasesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DueLeasesReply.ProtoReflect.Descriptor instead.
 func (*DueLeasesReply) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{8}
+	return file_concord_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DueLeasesReply) GetRequestId() uint64 {
@@ -581,7 +581,7 @@ type AskClockOwner struct {
 
 func (x *AskClockOwner) Reset() {
 	*x = AskClockOwner{}
-	mi := &file_node_proto_msgTypes[9]
+	mi := &file_concord_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -593,7 +593,7 @@ func (x *AskClockOwner) String() string {
 func (*AskClockOwner) ProtoMessage() {}
 
 func (x *AskClockOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[9]
+	mi := &file_concord_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -606,7 +606,7 @@ func (x *AskClockOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskClockOwner.ProtoReflect.Descriptor instead.
 func (*AskClockOwner) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{9}
+	return file_concord_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 // apply -> replica: the owner of the lease clock, as of applied_index.
@@ -622,7 +622,7 @@ type ClockOwner struct {
 
 func (x *ClockOwner) Reset() {
 	*x = ClockOwner{}
-	mi := &file_node_proto_msgTypes[10]
+	mi := &file_concord_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -634,7 +634,7 @@ func (x *ClockOwner) String() string {
 func (*ClockOwner) ProtoMessage() {}
 
 func (x *ClockOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[10]
+	mi := &file_concord_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -647,7 +647,7 @@ func (x *ClockOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockOwner.ProtoReflect.Descriptor instead.
 func (*ClockOwner) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{10}
+	return file_concord_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ClockOwner) GetAppliedIndex() uint64 {
@@ -689,7 +689,7 @@ type EarliestDeadline struct {
 
 func (x *EarliestDeadline) Reset() {
 	*x = EarliestDeadline{}
-	mi := &file_node_proto_msgTypes[11]
+	mi := &file_concord_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -701,7 +701,7 @@ func (x *EarliestDeadline) String() string {
 func (*EarliestDeadline) ProtoMessage() {}
 
 func (x *EarliestDeadline) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[11]
+	mi := &file_concord_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -714,7 +714,7 @@ func (x *EarliestDeadline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarliestDeadline.ProtoReflect.Descriptor instead.
 func (*EarliestDeadline) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{11}
+	return file_concord_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EarliestDeadline) GetDeadlineMs() int64 {
@@ -739,7 +739,7 @@ type AskAdmin struct {
 
 func (x *AskAdmin) Reset() {
 	*x = AskAdmin{}
-	mi := &file_node_proto_msgTypes[12]
+	mi := &file_concord_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -751,7 +751,7 @@ func (x *AskAdmin) String() string {
 func (*AskAdmin) ProtoMessage() {}
 
 func (x *AskAdmin) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[12]
+	mi := &file_concord_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -764,7 +764,7 @@ func (x *AskAdmin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskAdmin.ProtoReflect.Descriptor instead.
 func (*AskAdmin) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{12}
+	return file_concord_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AskAdmin) GetRequestId() uint64 {
@@ -815,7 +815,7 @@ type AdminAnswered struct {
 
 func (x *AdminAnswered) Reset() {
 	*x = AdminAnswered{}
-	mi := &file_node_proto_msgTypes[13]
+	mi := &file_concord_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +827,7 @@ func (x *AdminAnswered) String() string {
 func (*AdminAnswered) ProtoMessage() {}
 
 func (x *AdminAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_node_proto_msgTypes[13]
+	mi := &file_concord_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +840,7 @@ func (x *AdminAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdminAnswered.ProtoReflect.Descriptor instead.
 func (*AdminAnswered) Descriptor() ([]byte, []int) {
-	return file_node_proto_rawDescGZIP(), []int{13}
+	return file_concord_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AdminAnswered) GetRequestId() uint64 {
@@ -864,13 +864,12 @@ func (x *AdminAnswered) GetError() *ErrorDetail {
 	return nil
 }
 
-var File_node_proto protoreflect.FileDescriptor
+var File_concord_v1_node_proto protoreflect.FileDescriptor
 
-const file_node_proto_rawDesc = "" +
+const file_concord_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\n" +
-	"node.proto\x12\n" +
-	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\x1a\vadmin.proto\"x\n" +
+	"\x15concord/v1/node.proto\x12\n" +
+	"concord.v1\x1a\x17concord/v1/record.proto\x1a\x18concord/v1/command.proto\x1a\x16concord/v1/admin.proto\"x\n" +
 	"\aPropose\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12/\n" +
@@ -943,19 +942,19 @@ const file_node_proto_rawDesc = "" +
 	"\x05error\x18\x03 \x01(\v2\x17.concord.v1.ErrorDetailR\x05errorB(Z&github.com/concord-kv/concord/messagesb\x06proto3"
 
 var (
-	file_node_proto_rawDescOnce sync.Once
-	file_node_proto_rawDescData []byte
+	file_concord_v1_node_proto_rawDescOnce sync.Once
+	file_concord_v1_node_proto_rawDescData []byte
 )
 
-func file_node_proto_rawDescGZIP() []byte {
-	file_node_proto_rawDescOnce.Do(func() {
-		file_node_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_node_proto_rawDesc), len(file_node_proto_rawDesc)))
+func file_concord_v1_node_proto_rawDescGZIP() []byte {
+	file_concord_v1_node_proto_rawDescOnce.Do(func() {
+		file_concord_v1_node_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_concord_v1_node_proto_rawDesc), len(file_concord_v1_node_proto_rawDesc)))
 	})
-	return file_node_proto_rawDescData
+	return file_concord_v1_node_proto_rawDescData
 }
 
-var file_node_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
-var file_node_proto_goTypes = []any{
+var file_concord_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_concord_v1_node_proto_goTypes = []any{
 	(*Propose)(nil),           // 0: concord.v1.Propose
 	(*Proposed)(nil),          // 1: concord.v1.Proposed
 	(*ReadBarrier)(nil),       // 2: concord.v1.ReadBarrier
@@ -978,7 +977,7 @@ var file_node_proto_goTypes = []any{
 	(*AdminRequest)(nil),      // 19: concord.v1.AdminRequest
 	(*AdminReply)(nil),        // 20: concord.v1.AdminReply
 }
-var file_node_proto_depIdxs = []int32{
+var file_concord_v1_node_proto_depIdxs = []int32{
 	14, // 0: concord.v1.Propose.commands:type_name -> concord.v1.Command
 	15, // 1: concord.v1.Proposed.results:type_name -> concord.v1.Result
 	16, // 2: concord.v1.BarrierReached.error:type_name -> concord.v1.ErrorDetail
@@ -994,29 +993,29 @@ var file_node_proto_depIdxs = []int32{
 	0,  // [0:8] is the sub-list for field type_name
 }
 
-func init() { file_node_proto_init() }
-func file_node_proto_init() {
-	if File_node_proto != nil {
+func init() { file_concord_v1_node_proto_init() }
+func file_concord_v1_node_proto_init() {
+	if File_concord_v1_node_proto != nil {
 		return
 	}
-	file_record_proto_init()
-	file_command_proto_init()
-	file_admin_proto_init()
+	file_concord_v1_record_proto_init()
+	file_concord_v1_command_proto_init()
+	file_concord_v1_admin_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_proto_rawDesc), len(file_node_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_concord_v1_node_proto_rawDesc), len(file_concord_v1_node_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_node_proto_goTypes,
-		DependencyIndexes: file_node_proto_depIdxs,
-		MessageInfos:      file_node_proto_msgTypes,
+		GoTypes:           file_concord_v1_node_proto_goTypes,
+		DependencyIndexes: file_concord_v1_node_proto_depIdxs,
+		MessageInfos:      file_concord_v1_node_proto_msgTypes,
 	}.Build()
-	File_node_proto = out.File
-	file_node_proto_goTypes = nil
-	file_node_proto_depIdxs = nil
+	File_concord_v1_node_proto = out.File
+	file_concord_v1_node_proto_goTypes = nil
+	file_concord_v1_node_proto_depIdxs = nil
 }

@@ -5,7 +5,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: peer.proto
+// source: concord/v1/peer.proto
 
 package messages
 
@@ -40,7 +40,7 @@ type PeerMessage struct {
 
 func (x *PeerMessage) Reset() {
 	*x = PeerMessage{}
-	mi := &file_peer_proto_msgTypes[0]
+	mi := &file_concord_v1_peer_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -52,7 +52,7 @@ func (x *PeerMessage) String() string {
 func (*PeerMessage) ProtoMessage() {}
 
 func (x *PeerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[0]
+	mi := &file_concord_v1_peer_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -65,7 +65,7 @@ func (x *PeerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerMessage.ProtoReflect.Descriptor instead.
 func (*PeerMessage) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{0}
+	return file_concord_v1_peer_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *PeerMessage) GetMessage() isPeerMessage_Message {
@@ -179,7 +179,7 @@ type PeerHello struct {
 
 func (x *PeerHello) Reset() {
 	*x = PeerHello{}
-	mi := &file_peer_proto_msgTypes[1]
+	mi := &file_concord_v1_peer_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -191,7 +191,7 @@ func (x *PeerHello) String() string {
 func (*PeerHello) ProtoMessage() {}
 
 func (x *PeerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[1]
+	mi := &file_concord_v1_peer_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -204,7 +204,7 @@ func (x *PeerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerHello.ProtoReflect.Descriptor instead.
 func (*PeerHello) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{1}
+	return file_concord_v1_peer_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *PeerHello) GetProtocol() uint32 {
@@ -279,7 +279,7 @@ type MemberAddress struct {
 
 func (x *MemberAddress) Reset() {
 	*x = MemberAddress{}
-	mi := &file_peer_proto_msgTypes[2]
+	mi := &file_concord_v1_peer_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -291,7 +291,7 @@ func (x *MemberAddress) String() string {
 func (*MemberAddress) ProtoMessage() {}
 
 func (x *MemberAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[2]
+	mi := &file_concord_v1_peer_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -304,7 +304,7 @@ func (x *MemberAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberAddress.ProtoReflect.Descriptor instead.
 func (*MemberAddress) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{2}
+	return file_concord_v1_peer_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *MemberAddress) GetReplicaId() uint64 {
@@ -356,7 +356,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_peer_proto_msgTypes[3]
+	mi := &file_concord_v1_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -368,7 +368,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[3]
+	mi := &file_concord_v1_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -381,7 +381,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{3}
+	return file_concord_v1_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ForwardRequest) GetCall() uint64 {
@@ -417,7 +417,7 @@ type ForwardReply struct {
 
 func (x *ForwardReply) Reset() {
 	*x = ForwardReply{}
-	mi := &file_peer_proto_msgTypes[4]
+	mi := &file_concord_v1_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -429,7 +429,7 @@ func (x *ForwardReply) String() string {
 func (*ForwardReply) ProtoMessage() {}
 
 func (x *ForwardReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[4]
+	mi := &file_concord_v1_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -442,7 +442,7 @@ func (x *ForwardReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardReply.ProtoReflect.Descriptor instead.
 func (*ForwardReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{4}
+	return file_concord_v1_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ForwardReply) GetCall() uint64 {
@@ -484,7 +484,7 @@ type PeerBeat struct {
 
 func (x *PeerBeat) Reset() {
 	*x = PeerBeat{}
-	mi := &file_peer_proto_msgTypes[5]
+	mi := &file_concord_v1_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +496,7 @@ func (x *PeerBeat) String() string {
 func (*PeerBeat) ProtoMessage() {}
 
 func (x *PeerBeat) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[5]
+	mi := &file_concord_v1_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +509,7 @@ func (x *PeerBeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerBeat.ProtoReflect.Descriptor instead.
 func (*PeerBeat) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{5}
+	return file_concord_v1_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PeerBeat) GetLeaderId() uint64 {
@@ -570,7 +570,7 @@ type PeerGoodbye struct {
 
 func (x *PeerGoodbye) Reset() {
 	*x = PeerGoodbye{}
-	mi := &file_peer_proto_msgTypes[6]
+	mi := &file_concord_v1_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +582,7 @@ func (x *PeerGoodbye) String() string {
 func (*PeerGoodbye) ProtoMessage() {}
 
 func (x *PeerGoodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[6]
+	mi := &file_concord_v1_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +595,7 @@ func (x *PeerGoodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerGoodbye.ProtoReflect.Descriptor instead.
 func (*PeerGoodbye) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{6}
+	return file_concord_v1_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PeerGoodbye) GetReason() *ErrorDetail {
@@ -605,13 +605,12 @@ func (x *PeerGoodbye) GetReason() *ErrorDetail {
 	return nil
 }
 
-var File_peer_proto protoreflect.FileDescriptor
+var File_concord_v1_peer_proto protoreflect.FileDescriptor
 
-const file_peer_proto_rawDesc = "" +
+const file_concord_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\n" +
-	"peer.proto\x12\n" +
-	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\"\x9a\x02\n" +
+	"\x15concord/v1/peer.proto\x12\n" +
+	"concord.v1\x1a\x17concord/v1/record.proto\x1a\x18concord/v1/command.proto\"\x9a\x02\n" +
 	"\vPeerMessage\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x15.concord.v1.PeerHelloH\x00R\x05hello\x126\n" +
 	"\aforward\x18\x02 \x01(\v2\x1a.concord.v1.ForwardRequestH\x00R\aforward\x128\n" +
@@ -659,19 +658,19 @@ const file_peer_proto_rawDesc = "" +
 	"\aConnect\x12\x17.concord.v1.PeerMessage\x1a\x17.concord.v1.PeerMessage(\x010\x01B(Z&github.com/concord-kv/concord/messagesb\x06proto3"
 
 var (
-	file_peer_proto_rawDescOnce sync.Once
-	file_peer_proto_rawDescData []byte
+	file_concord_v1_peer_proto_rawDescOnce sync.Once
+	file_concord_v1_peer_proto_rawDescData []byte
 )
 
-func file_peer_proto_rawDescGZIP() []byte {
-	file_peer_proto_rawDescOnce.Do(func() {
-		file_peer_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)))
+func file_concord_v1_peer_proto_rawDescGZIP() []byte {
+	file_concord_v1_peer_proto_rawDescOnce.Do(func() {
+		file_concord_v1_peer_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_concord_v1_peer_proto_rawDesc), len(file_concord_v1_peer_proto_rawDesc)))
 	})
-	return file_peer_proto_rawDescData
+	return file_concord_v1_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
-var file_peer_proto_goTypes = []any{
+var file_concord_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_concord_v1_peer_proto_goTypes = []any{
 	(*PeerMessage)(nil),    // 0: concord.v1.PeerMessage
 	(*PeerHello)(nil),      // 1: concord.v1.PeerHello
 	(*MemberAddress)(nil),  // 2: concord.v1.MemberAddress
@@ -683,7 +682,7 @@ var file_peer_proto_goTypes = []any{
 	(*Result)(nil),         // 8: concord.v1.Result
 	(*ErrorDetail)(nil),    // 9: concord.v1.ErrorDetail
 }
-var file_peer_proto_depIdxs = []int32{
+var file_concord_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: concord.v1.PeerMessage.hello:type_name -> concord.v1.PeerHello
 	3,  // 1: concord.v1.PeerMessage.forward:type_name -> concord.v1.ForwardRequest
 	4,  // 2: concord.v1.PeerMessage.forwarded:type_name -> concord.v1.ForwardReply
@@ -704,14 +703,14 @@ var file_peer_proto_depIdxs = []int32{
 	0,  // [0:11] is the sub-list for field type_name
 }
 
-func init() { file_peer_proto_init() }
-func file_peer_proto_init() {
-	if File_peer_proto != nil {
+func init() { file_concord_v1_peer_proto_init() }
+func file_concord_v1_peer_proto_init() {
+	if File_concord_v1_peer_proto != nil {
 		return
 	}
-	file_record_proto_init()
-	file_command_proto_init()
-	file_peer_proto_msgTypes[0].OneofWrappers = []any{
+	file_concord_v1_record_proto_init()
+	file_concord_v1_command_proto_init()
+	file_concord_v1_peer_proto_msgTypes[0].OneofWrappers = []any{
 		(*PeerMessage_Hello)(nil),
 		(*PeerMessage_Forward)(nil),
 		(*PeerMessage_Forwarded)(nil),
@@ -722,17 +721,17 @@ func file_peer_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_concord_v1_peer_proto_rawDesc), len(file_concord_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_peer_proto_goTypes,
-		DependencyIndexes: file_peer_proto_depIdxs,
-		MessageInfos:      file_peer_proto_msgTypes,
+		GoTypes:           file_concord_v1_peer_proto_goTypes,
+		DependencyIndexes: file_concord_v1_peer_proto_depIdxs,
+		MessageInfos:      file_concord_v1_peer_proto_msgTypes,
 	}.Build()
-	File_peer_proto = out.File
-	file_peer_proto_goTypes = nil
-	file_peer_proto_depIdxs = nil
+	File_concord_v1_peer_proto = out.File
+	file_concord_v1_peer_proto_goTypes = nil
+	file_concord_v1_peer_proto_depIdxs = nil
 }

@@ -4,7 +4,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: query.proto
+// source: concord/v1/query.proto
 
 package messages
 
@@ -55,11 +55,11 @@ func (x Consistency) String() string {
 }
 
 func (Consistency) Descriptor() protoreflect.EnumDescriptor {
-	return file_query_proto_enumTypes[0].Descriptor()
+	return file_concord_v1_query_proto_enumTypes[0].Descriptor()
 }
 
 func (Consistency) Type() protoreflect.EnumType {
-	return &file_query_proto_enumTypes[0]
+	return &file_concord_v1_query_proto_enumTypes[0]
 }
 
 func (x Consistency) Number() protoreflect.EnumNumber {
@@ -68,7 +68,7 @@ func (x Consistency) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Consistency.Descriptor instead.
 func (Consistency) EnumDescriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{0}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{0}
 }
 
 // Query is one read.
@@ -104,7 +104,7 @@ type Query struct {
 
 func (x *Query) Reset() {
 	*x = Query{}
-	mi := &file_query_proto_msgTypes[0]
+	mi := &file_concord_v1_query_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -116,7 +116,7 @@ func (x *Query) String() string {
 func (*Query) ProtoMessage() {}
 
 func (x *Query) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[0]
+	mi := &file_concord_v1_query_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -129,7 +129,7 @@ func (x *Query) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Query.ProtoReflect.Descriptor instead.
 func (*Query) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{0}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Query) GetConsistency() Consistency {
@@ -445,7 +445,7 @@ type QueryReply struct {
 
 func (x *QueryReply) Reset() {
 	*x = QueryReply{}
-	mi := &file_query_proto_msgTypes[1]
+	mi := &file_concord_v1_query_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -457,7 +457,7 @@ func (x *QueryReply) String() string {
 func (*QueryReply) ProtoMessage() {}
 
 func (x *QueryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[1]
+	mi := &file_concord_v1_query_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -470,7 +470,7 @@ func (x *QueryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryReply.ProtoReflect.Descriptor instead.
 func (*QueryReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{1}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *QueryReply) GetRevision() uint64 {
@@ -771,7 +771,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_query_proto_msgTypes[2]
+	mi := &file_concord_v1_query_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +783,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[2]
+	mi := &file_concord_v1_query_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +796,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{2}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetRequest) GetKey() []byte {
@@ -823,7 +823,7 @@ type GetReply struct {
 
 func (x *GetReply) Reset() {
 	*x = GetReply{}
-	mi := &file_query_proto_msgTypes[3]
+	mi := &file_concord_v1_query_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -835,7 +835,7 @@ func (x *GetReply) String() string {
 func (*GetReply) ProtoMessage() {}
 
 func (x *GetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[3]
+	mi := &file_concord_v1_query_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +848,7 @@ func (x *GetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReply.ProtoReflect.Descriptor instead.
 func (*GetReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{3}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetReply) GetRecord() *Record {
@@ -868,7 +868,7 @@ type GetManyRequest struct {
 
 func (x *GetManyRequest) Reset() {
 	*x = GetManyRequest{}
-	mi := &file_query_proto_msgTypes[4]
+	mi := &file_concord_v1_query_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +880,7 @@ func (x *GetManyRequest) String() string {
 func (*GetManyRequest) ProtoMessage() {}
 
 func (x *GetManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[4]
+	mi := &file_concord_v1_query_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +893,7 @@ func (x *GetManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetManyRequest.ProtoReflect.Descriptor instead.
 func (*GetManyRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{4}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetManyRequest) GetKeys() [][]byte {
@@ -924,7 +924,7 @@ type GetManyReply struct {
 
 func (x *GetManyReply) Reset() {
 	*x = GetManyReply{}
-	mi := &file_query_proto_msgTypes[5]
+	mi := &file_concord_v1_query_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +936,7 @@ func (x *GetManyReply) String() string {
 func (*GetManyReply) ProtoMessage() {}
 
 func (x *GetManyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[5]
+	mi := &file_concord_v1_query_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +949,7 @@ func (x *GetManyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetManyReply.ProtoReflect.Descriptor instead.
 func (*GetManyReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{5}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetManyReply) GetRecords() []*Record {
@@ -988,7 +988,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_query_proto_msgTypes[6]
+	mi := &file_concord_v1_query_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1000,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[6]
+	mi := &file_concord_v1_query_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1013,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{6}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListRequest) GetSelector() *Selector {
@@ -1108,7 +1108,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_query_proto_msgTypes[7]
+	mi := &file_concord_v1_query_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1120,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[7]
+	mi := &file_concord_v1_query_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1133,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{7}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListReply) GetRecords() []*Record {
@@ -1190,7 +1190,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_query_proto_msgTypes[8]
+	mi := &file_concord_v1_query_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1202,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[8]
+	mi := &file_concord_v1_query_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1215,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{8}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HistoryRequest) GetKey() []byte {
@@ -1273,7 +1273,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_query_proto_msgTypes[9]
+	mi := &file_concord_v1_query_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1285,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[9]
+	mi := &file_concord_v1_query_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1298,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{9}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *HistoryReply) GetVersions() []*Event {
@@ -1338,7 +1338,7 @@ type ChangesRequest struct {
 
 func (x *ChangesRequest) Reset() {
 	*x = ChangesRequest{}
-	mi := &file_query_proto_msgTypes[10]
+	mi := &file_concord_v1_query_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1350,7 @@ func (x *ChangesRequest) String() string {
 func (*ChangesRequest) ProtoMessage() {}
 
 func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[10]
+	mi := &file_concord_v1_query_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1363,7 @@ func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesRequest.ProtoReflect.Descriptor instead.
 func (*ChangesRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{10}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ChangesRequest) GetSelector() *Selector {
@@ -1420,7 +1420,7 @@ type ChangesReply struct {
 
 func (x *ChangesReply) Reset() {
 	*x = ChangesReply{}
-	mi := &file_query_proto_msgTypes[11]
+	mi := &file_concord_v1_query_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1432,7 @@ func (x *ChangesReply) String() string {
 func (*ChangesReply) ProtoMessage() {}
 
 func (x *ChangesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[11]
+	mi := &file_concord_v1_query_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1445,7 @@ func (x *ChangesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesReply.ProtoReflect.Descriptor instead.
 func (*ChangesReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{11}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ChangesReply) GetEvents() []*Event {
@@ -1477,7 +1477,7 @@ type RevisionRequest struct {
 
 func (x *RevisionRequest) Reset() {
 	*x = RevisionRequest{}
-	mi := &file_query_proto_msgTypes[12]
+	mi := &file_concord_v1_query_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +1489,7 @@ func (x *RevisionRequest) String() string {
 func (*RevisionRequest) ProtoMessage() {}
 
 func (x *RevisionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[12]
+	mi := &file_concord_v1_query_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +1502,7 @@ func (x *RevisionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevisionRequest.ProtoReflect.Descriptor instead.
 func (*RevisionRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{12}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{12}
 }
 
 type RevisionReply struct {
@@ -1515,7 +1515,7 @@ type RevisionReply struct {
 
 func (x *RevisionReply) Reset() {
 	*x = RevisionReply{}
-	mi := &file_query_proto_msgTypes[13]
+	mi := &file_concord_v1_query_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1527,7 @@ func (x *RevisionReply) String() string {
 func (*RevisionReply) ProtoMessage() {}
 
 func (x *RevisionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[13]
+	mi := &file_concord_v1_query_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1540,7 @@ func (x *RevisionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevisionReply.ProtoReflect.Descriptor instead.
 func (*RevisionReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{13}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RevisionReply) GetRevision() uint64 {
@@ -1569,7 +1569,7 @@ type LeaseInfoRequest struct {
 
 func (x *LeaseInfoRequest) Reset() {
 	*x = LeaseInfoRequest{}
-	mi := &file_query_proto_msgTypes[14]
+	mi := &file_concord_v1_query_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1581,7 @@ func (x *LeaseInfoRequest) String() string {
 func (*LeaseInfoRequest) ProtoMessage() {}
 
 func (x *LeaseInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[14]
+	mi := &file_concord_v1_query_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +1594,7 @@ func (x *LeaseInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseInfoRequest.ProtoReflect.Descriptor instead.
 func (*LeaseInfoRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{14}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LeaseInfoRequest) GetLeaseId() uint64 {
@@ -1627,7 +1627,7 @@ type LeaseInfoReply struct {
 
 func (x *LeaseInfoReply) Reset() {
 	*x = LeaseInfoReply{}
-	mi := &file_query_proto_msgTypes[15]
+	mi := &file_concord_v1_query_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1639,7 @@ func (x *LeaseInfoReply) String() string {
 func (*LeaseInfoReply) ProtoMessage() {}
 
 func (x *LeaseInfoReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[15]
+	mi := &file_concord_v1_query_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1652,7 @@ func (x *LeaseInfoReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseInfoReply.ProtoReflect.Descriptor instead.
 func (*LeaseInfoReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{15}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LeaseInfoReply) GetLease() *LeaseInfo {
@@ -1673,7 +1673,7 @@ type LeaseListRequest struct {
 
 func (x *LeaseListRequest) Reset() {
 	*x = LeaseListRequest{}
-	mi := &file_query_proto_msgTypes[16]
+	mi := &file_concord_v1_query_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1685,7 +1685,7 @@ func (x *LeaseListRequest) String() string {
 func (*LeaseListRequest) ProtoMessage() {}
 
 func (x *LeaseListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[16]
+	mi := &file_concord_v1_query_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1698,7 +1698,7 @@ func (x *LeaseListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseListRequest.ProtoReflect.Descriptor instead.
 func (*LeaseListRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{16}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LeaseListRequest) GetIncludeAnonymous() bool {
@@ -1732,7 +1732,7 @@ type LeaseListReply struct {
 
 func (x *LeaseListReply) Reset() {
 	*x = LeaseListReply{}
-	mi := &file_query_proto_msgTypes[17]
+	mi := &file_concord_v1_query_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +1744,7 @@ func (x *LeaseListReply) String() string {
 func (*LeaseListReply) ProtoMessage() {}
 
 func (x *LeaseListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[17]
+	mi := &file_concord_v1_query_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1757,7 @@ func (x *LeaseListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseListReply.ProtoReflect.Descriptor instead.
 func (*LeaseListReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{17}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LeaseListReply) GetLeases() []*LeaseInfo {
@@ -1792,7 +1792,7 @@ type IndexLookupRequest struct {
 
 func (x *IndexLookupRequest) Reset() {
 	*x = IndexLookupRequest{}
-	mi := &file_query_proto_msgTypes[18]
+	mi := &file_concord_v1_query_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1804,7 +1804,7 @@ func (x *IndexLookupRequest) String() string {
 func (*IndexLookupRequest) ProtoMessage() {}
 
 func (x *IndexLookupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[18]
+	mi := &file_concord_v1_query_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +1817,7 @@ func (x *IndexLookupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexLookupRequest.ProtoReflect.Descriptor instead.
 func (*IndexLookupRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{18}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *IndexLookupRequest) GetName() string {
@@ -1880,7 +1880,7 @@ type IndexLookupReply struct {
 
 func (x *IndexLookupReply) Reset() {
 	*x = IndexLookupReply{}
-	mi := &file_query_proto_msgTypes[19]
+	mi := &file_concord_v1_query_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +1892,7 @@ func (x *IndexLookupReply) String() string {
 func (*IndexLookupReply) ProtoMessage() {}
 
 func (x *IndexLookupReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[19]
+	mi := &file_concord_v1_query_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +1905,7 @@ func (x *IndexLookupReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexLookupReply.ProtoReflect.Descriptor instead.
 func (*IndexLookupReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{19}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *IndexLookupReply) GetRecords() []*Record {
@@ -1937,7 +1937,7 @@ type IndexListRequest struct {
 
 func (x *IndexListRequest) Reset() {
 	*x = IndexListRequest{}
-	mi := &file_query_proto_msgTypes[20]
+	mi := &file_concord_v1_query_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +1949,7 @@ func (x *IndexListRequest) String() string {
 func (*IndexListRequest) ProtoMessage() {}
 
 func (x *IndexListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[20]
+	mi := &file_concord_v1_query_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +1962,7 @@ func (x *IndexListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexListRequest.ProtoReflect.Descriptor instead.
 func (*IndexListRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{20}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{20}
 }
 
 type IndexListReply struct {
@@ -1974,7 +1974,7 @@ type IndexListReply struct {
 
 func (x *IndexListReply) Reset() {
 	*x = IndexListReply{}
-	mi := &file_query_proto_msgTypes[21]
+	mi := &file_concord_v1_query_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +1986,7 @@ func (x *IndexListReply) String() string {
 func (*IndexListReply) ProtoMessage() {}
 
 func (x *IndexListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[21]
+	mi := &file_concord_v1_query_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +1999,7 @@ func (x *IndexListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexListReply.ProtoReflect.Descriptor instead.
 func (*IndexListReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{21}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *IndexListReply) GetIndexes() []*IndexInfo {
@@ -2017,7 +2017,7 @@ type CursorListRequest struct {
 
 func (x *CursorListRequest) Reset() {
 	*x = CursorListRequest{}
-	mi := &file_query_proto_msgTypes[22]
+	mi := &file_concord_v1_query_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2029,7 @@ func (x *CursorListRequest) String() string {
 func (*CursorListRequest) ProtoMessage() {}
 
 func (x *CursorListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[22]
+	mi := &file_concord_v1_query_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2042,7 @@ func (x *CursorListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CursorListRequest.ProtoReflect.Descriptor instead.
 func (*CursorListRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{22}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{22}
 }
 
 type CursorListReply struct {
@@ -2054,7 +2054,7 @@ type CursorListReply struct {
 
 func (x *CursorListReply) Reset() {
 	*x = CursorListReply{}
-	mi := &file_query_proto_msgTypes[23]
+	mi := &file_concord_v1_query_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2066,7 @@ func (x *CursorListReply) String() string {
 func (*CursorListReply) ProtoMessage() {}
 
 func (x *CursorListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[23]
+	mi := &file_concord_v1_query_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2079,7 @@ func (x *CursorListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CursorListReply.ProtoReflect.Descriptor instead.
 func (*CursorListReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{23}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CursorListReply) GetCursors() []*CursorInfo {
@@ -2097,7 +2097,7 @@ type ConfigRequest struct {
 
 func (x *ConfigRequest) Reset() {
 	*x = ConfigRequest{}
-	mi := &file_query_proto_msgTypes[24]
+	mi := &file_concord_v1_query_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2109,7 +2109,7 @@ func (x *ConfigRequest) String() string {
 func (*ConfigRequest) ProtoMessage() {}
 
 func (x *ConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[24]
+	mi := &file_concord_v1_query_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2122,7 +2122,7 @@ func (x *ConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigRequest.ProtoReflect.Descriptor instead.
 func (*ConfigRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{24}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{24}
 }
 
 type ConfigReply struct {
@@ -2134,7 +2134,7 @@ type ConfigReply struct {
 
 func (x *ConfigReply) Reset() {
 	*x = ConfigReply{}
-	mi := &file_query_proto_msgTypes[25]
+	mi := &file_concord_v1_query_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2146,7 @@ func (x *ConfigReply) String() string {
 func (*ConfigReply) ProtoMessage() {}
 
 func (x *ConfigReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[25]
+	mi := &file_concord_v1_query_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2159,7 @@ func (x *ConfigReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigReply.ProtoReflect.Descriptor instead.
 func (*ConfigReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{25}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ConfigReply) GetConfig() *ClusterConfig {
@@ -2177,7 +2177,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_query_proto_msgTypes[26]
+	mi := &file_concord_v1_query_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2189,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[26]
+	mi := &file_concord_v1_query_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +2202,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{26}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{26}
 }
 
 // StatusReply is what an operator wants to know of the node that answers.
@@ -2245,7 +2245,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_query_proto_msgTypes[27]
+	mi := &file_concord_v1_query_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2257,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[27]
+	mi := &file_concord_v1_query_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2270,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{27}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StatusReply) GetClusterId() []byte {
@@ -2457,7 +2457,7 @@ type AuthStatusRequest struct {
 
 func (x *AuthStatusRequest) Reset() {
 	*x = AuthStatusRequest{}
-	mi := &file_query_proto_msgTypes[28]
+	mi := &file_concord_v1_query_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2469,7 +2469,7 @@ func (x *AuthStatusRequest) String() string {
 func (*AuthStatusRequest) ProtoMessage() {}
 
 func (x *AuthStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[28]
+	mi := &file_concord_v1_query_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2482,7 +2482,7 @@ func (x *AuthStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthStatusRequest.ProtoReflect.Descriptor instead.
 func (*AuthStatusRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{28}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{28}
 }
 
 type AuthStatusReply struct {
@@ -2501,7 +2501,7 @@ type AuthStatusReply struct {
 
 func (x *AuthStatusReply) Reset() {
 	*x = AuthStatusReply{}
-	mi := &file_query_proto_msgTypes[29]
+	mi := &file_concord_v1_query_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2513,7 +2513,7 @@ func (x *AuthStatusReply) String() string {
 func (*AuthStatusReply) ProtoMessage() {}
 
 func (x *AuthStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[29]
+	mi := &file_concord_v1_query_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2526,7 +2526,7 @@ func (x *AuthStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthStatusReply.ProtoReflect.Descriptor instead.
 func (*AuthStatusReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{29}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AuthStatusReply) GetEnabled() bool {
@@ -2584,7 +2584,7 @@ type UserListRequest struct {
 
 func (x *UserListRequest) Reset() {
 	*x = UserListRequest{}
-	mi := &file_query_proto_msgTypes[30]
+	mi := &file_concord_v1_query_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2596,7 +2596,7 @@ func (x *UserListRequest) String() string {
 func (*UserListRequest) ProtoMessage() {}
 
 func (x *UserListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[30]
+	mi := &file_concord_v1_query_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2609,7 +2609,7 @@ func (x *UserListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserListRequest.ProtoReflect.Descriptor instead.
 func (*UserListRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{30}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UserListRequest) GetName() string {
@@ -2643,7 +2643,7 @@ type UserListReply struct {
 
 func (x *UserListReply) Reset() {
 	*x = UserListReply{}
-	mi := &file_query_proto_msgTypes[31]
+	mi := &file_concord_v1_query_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2655,7 @@ func (x *UserListReply) String() string {
 func (*UserListReply) ProtoMessage() {}
 
 func (x *UserListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[31]
+	mi := &file_concord_v1_query_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2668,7 @@ func (x *UserListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserListReply.ProtoReflect.Descriptor instead.
 func (*UserListReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{31}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UserListReply) GetUsers() []*User {
@@ -2698,7 +2698,7 @@ type RoleListRequest struct {
 
 func (x *RoleListRequest) Reset() {
 	*x = RoleListRequest{}
-	mi := &file_query_proto_msgTypes[32]
+	mi := &file_concord_v1_query_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2710,7 @@ func (x *RoleListRequest) String() string {
 func (*RoleListRequest) ProtoMessage() {}
 
 func (x *RoleListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[32]
+	mi := &file_concord_v1_query_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +2723,7 @@ func (x *RoleListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleListRequest.ProtoReflect.Descriptor instead.
 func (*RoleListRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{32}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RoleListRequest) GetName() string {
@@ -2757,7 +2757,7 @@ type RoleListReply struct {
 
 func (x *RoleListReply) Reset() {
 	*x = RoleListReply{}
-	mi := &file_query_proto_msgTypes[33]
+	mi := &file_concord_v1_query_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2769,7 +2769,7 @@ func (x *RoleListReply) String() string {
 func (*RoleListReply) ProtoMessage() {}
 
 func (x *RoleListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[33]
+	mi := &file_concord_v1_query_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2782,7 +2782,7 @@ func (x *RoleListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleListReply.ProtoReflect.Descriptor instead.
 func (*RoleListReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{33}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RoleListReply) GetRoles() []*Role {
@@ -2816,7 +2816,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_query_proto_msgTypes[34]
+	mi := &file_concord_v1_query_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +2828,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[34]
+	mi := &file_concord_v1_query_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +2841,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{34}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AuditRequest) GetAfterId() uint64 {
@@ -2889,7 +2889,7 @@ type AuditReply struct {
 
 func (x *AuditReply) Reset() {
 	*x = AuditReply{}
-	mi := &file_query_proto_msgTypes[35]
+	mi := &file_concord_v1_query_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +2901,7 @@ func (x *AuditReply) String() string {
 func (*AuditReply) ProtoMessage() {}
 
 func (x *AuditReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[35]
+	mi := &file_concord_v1_query_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +2914,7 @@ func (x *AuditReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditReply.ProtoReflect.Descriptor instead.
 func (*AuditReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{35}
+	return file_concord_v1_query_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AuditReply) GetRecords() []*AuditRecord {
@@ -2931,13 +2931,12 @@ func (x *AuditReply) GetHasMore() bool {
 	return false
 }
 
-var File_query_proto protoreflect.FileDescriptor
+var File_concord_v1_query_proto protoreflect.FileDescriptor
 
-const file_query_proto_rawDesc = "" +
+const file_concord_v1_query_proto_rawDesc = "" +
 	"\n" +
-	"\vquery.proto\x12\n" +
-	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\x1a\n" +
-	"auth.proto\"\xc7\b\n" +
+	"\x16concord/v1/query.proto\x12\n" +
+	"concord.v1\x1a\x17concord/v1/record.proto\x1a\x18concord/v1/command.proto\x1a\x15concord/v1/auth.proto\"\xc7\b\n" +
 	"\x05Query\x129\n" +
 	"\vconsistency\x18\x01 \x01(\x0e2\x17.concord.v1.ConsistencyR\vconsistency\x12!\n" +
 	"\fmin_revision\x18\x02 \x01(\x04R\vminRevision\x12*\n" +
@@ -3160,20 +3159,20 @@ const file_query_proto_rawDesc = "" +
 	"\x11CONSISTENCY_STALE\x10\x01B(Z&github.com/concord-kv/concord/messagesb\x06proto3"
 
 var (
-	file_query_proto_rawDescOnce sync.Once
-	file_query_proto_rawDescData []byte
+	file_concord_v1_query_proto_rawDescOnce sync.Once
+	file_concord_v1_query_proto_rawDescData []byte
 )
 
-func file_query_proto_rawDescGZIP() []byte {
-	file_query_proto_rawDescOnce.Do(func() {
-		file_query_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_query_proto_rawDesc), len(file_query_proto_rawDesc)))
+func file_concord_v1_query_proto_rawDescGZIP() []byte {
+	file_concord_v1_query_proto_rawDescOnce.Do(func() {
+		file_concord_v1_query_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_concord_v1_query_proto_rawDesc), len(file_concord_v1_query_proto_rawDesc)))
 	})
-	return file_query_proto_rawDescData
+	return file_concord_v1_query_proto_rawDescData
 }
 
-var file_query_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_query_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
-var file_query_proto_goTypes = []any{
+var file_concord_v1_query_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_concord_v1_query_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_concord_v1_query_proto_goTypes = []any{
 	(Consistency)(0),           // 0: concord.v1.Consistency
 	(*Query)(nil),              // 1: concord.v1.Query
 	(*QueryReply)(nil),         // 2: concord.v1.QueryReply
@@ -3225,7 +3224,7 @@ var file_query_proto_goTypes = []any{
 	(*Role)(nil),               // 48: concord.v1.Role
 	(*AuditRecord)(nil),        // 49: concord.v1.AuditRecord
 }
-var file_query_proto_depIdxs = []int32{
+var file_concord_v1_query_proto_depIdxs = []int32{
 	0,  // 0: concord.v1.Query.consistency:type_name -> concord.v1.Consistency
 	3,  // 1: concord.v1.Query.get:type_name -> concord.v1.GetRequest
 	5,  // 2: concord.v1.Query.get_many:type_name -> concord.v1.GetManyRequest
@@ -3291,15 +3290,15 @@ var file_query_proto_depIdxs = []int32{
 	0,  // [0:58] is the sub-list for field type_name
 }
 
-func init() { file_query_proto_init() }
-func file_query_proto_init() {
-	if File_query_proto != nil {
+func init() { file_concord_v1_query_proto_init() }
+func file_concord_v1_query_proto_init() {
+	if File_concord_v1_query_proto != nil {
 		return
 	}
-	file_record_proto_init()
-	file_command_proto_init()
-	file_auth_proto_init()
-	file_query_proto_msgTypes[0].OneofWrappers = []any{
+	file_concord_v1_record_proto_init()
+	file_concord_v1_command_proto_init()
+	file_concord_v1_auth_proto_init()
+	file_concord_v1_query_proto_msgTypes[0].OneofWrappers = []any{
 		(*Query_Get)(nil),
 		(*Query_GetMany)(nil),
 		(*Query_List)(nil),
@@ -3318,7 +3317,7 @@ func file_query_proto_init() {
 		(*Query_RoleList)(nil),
 		(*Query_Audit)(nil),
 	}
-	file_query_proto_msgTypes[1].OneofWrappers = []any{
+	file_concord_v1_query_proto_msgTypes[1].OneofWrappers = []any{
 		(*QueryReply_Get)(nil),
 		(*QueryReply_GetMany)(nil),
 		(*QueryReply_List)(nil),
@@ -3337,23 +3336,23 @@ func file_query_proto_init() {
 		(*QueryReply_RoleList)(nil),
 		(*QueryReply_Audit)(nil),
 	}
-	file_query_proto_msgTypes[27].OneofWrappers = []any{}
+	file_concord_v1_query_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_query_proto_rawDesc), len(file_query_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_concord_v1_query_proto_rawDesc), len(file_concord_v1_query_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_query_proto_goTypes,
-		DependencyIndexes: file_query_proto_depIdxs,
-		EnumInfos:         file_query_proto_enumTypes,
-		MessageInfos:      file_query_proto_msgTypes,
+		GoTypes:           file_concord_v1_query_proto_goTypes,
+		DependencyIndexes: file_concord_v1_query_proto_depIdxs,
+		EnumInfos:         file_concord_v1_query_proto_enumTypes,
+		MessageInfos:      file_concord_v1_query_proto_msgTypes,
 	}.Build()
-	File_query_proto = out.File
-	file_query_proto_goTypes = nil
-	file_query_proto_depIdxs = nil
+	File_concord_v1_query_proto = out.File
+	file_concord_v1_query_proto_goTypes = nil
+	file_concord_v1_query_proto_depIdxs = nil
 }

@@ -5,7 +5,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: record.proto
+// source: concord/v1/record.proto
 
 package messages
 
@@ -57,11 +57,11 @@ func (x EventType) String() string {
 }
 
 func (EventType) Descriptor() protoreflect.EnumDescriptor {
-	return file_record_proto_enumTypes[0].Descriptor()
+	return file_concord_v1_record_proto_enumTypes[0].Descriptor()
 }
 
 func (EventType) Type() protoreflect.EnumType {
-	return &file_record_proto_enumTypes[0]
+	return &file_concord_v1_record_proto_enumTypes[0]
 }
 
 func (x EventType) Number() protoreflect.EnumNumber {
@@ -70,7 +70,7 @@ func (x EventType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EventType.Descriptor instead.
 func (EventType) EnumDescriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{0}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{0}
 }
 
 // EventCause tells why a key changed.
@@ -117,11 +117,11 @@ func (x EventCause) String() string {
 }
 
 func (EventCause) Descriptor() protoreflect.EnumDescriptor {
-	return file_record_proto_enumTypes[1].Descriptor()
+	return file_concord_v1_record_proto_enumTypes[1].Descriptor()
 }
 
 func (EventCause) Type() protoreflect.EnumType {
-	return &file_record_proto_enumTypes[1]
+	return &file_concord_v1_record_proto_enumTypes[1]
 }
 
 func (x EventCause) Number() protoreflect.EnumNumber {
@@ -130,7 +130,7 @@ func (x EventCause) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EventCause.Descriptor instead.
 func (EventCause) EnumDescriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{1}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{1}
 }
 
 // Code is the closed set of refusals. Callers branch on code and outcome, never
@@ -333,11 +333,11 @@ func (x Code) String() string {
 }
 
 func (Code) Descriptor() protoreflect.EnumDescriptor {
-	return file_record_proto_enumTypes[2].Descriptor()
+	return file_concord_v1_record_proto_enumTypes[2].Descriptor()
 }
 
 func (Code) Type() protoreflect.EnumType {
-	return &file_record_proto_enumTypes[2]
+	return &file_concord_v1_record_proto_enumTypes[2]
 }
 
 func (x Code) Number() protoreflect.EnumNumber {
@@ -346,7 +346,7 @@ func (x Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Code.Descriptor instead.
 func (Code) EnumDescriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{2}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{2}
 }
 
 // Outcome says what became of the request that was refused.
@@ -386,11 +386,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_record_proto_enumTypes[3].Descriptor()
+	return file_concord_v1_record_proto_enumTypes[3].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_record_proto_enumTypes[3]
+	return &file_concord_v1_record_proto_enumTypes[3]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -399,7 +399,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{3}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{3}
 }
 
 // MetadataEntry is one application-defined pair of a record or a lease. Entries
@@ -415,7 +415,7 @@ type MetadataEntry struct {
 
 func (x *MetadataEntry) Reset() {
 	*x = MetadataEntry{}
-	mi := &file_record_proto_msgTypes[0]
+	mi := &file_concord_v1_record_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +427,7 @@ func (x *MetadataEntry) String() string {
 func (*MetadataEntry) ProtoMessage() {}
 
 func (x *MetadataEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[0]
+	mi := &file_concord_v1_record_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +440,7 @@ func (x *MetadataEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetadataEntry.ProtoReflect.Descriptor instead.
 func (*MetadataEntry) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{0}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *MetadataEntry) GetName() string {
@@ -482,7 +482,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_record_proto_msgTypes[1]
+	mi := &file_concord_v1_record_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -494,7 +494,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[1]
+	mi := &file_concord_v1_record_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -507,7 +507,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{1}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Record) GetKey() []byte {
@@ -597,7 +597,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_record_proto_msgTypes[2]
+	mi := &file_concord_v1_record_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -609,7 +609,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[2]
+	mi := &file_concord_v1_record_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -622,7 +622,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{2}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Event) GetRevision() uint64 {
@@ -679,7 +679,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_record_proto_msgTypes[3]
+	mi := &file_concord_v1_record_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -691,7 +691,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[3]
+	mi := &file_concord_v1_record_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -704,7 +704,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{3}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Position) GetRevision() uint64 {
@@ -733,7 +733,7 @@ type KeyRange struct {
 
 func (x *KeyRange) Reset() {
 	*x = KeyRange{}
-	mi := &file_record_proto_msgTypes[4]
+	mi := &file_concord_v1_record_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +745,7 @@ func (x *KeyRange) String() string {
 func (*KeyRange) ProtoMessage() {}
 
 func (x *KeyRange) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[4]
+	mi := &file_concord_v1_record_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +758,7 @@ func (x *KeyRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRange.ProtoReflect.Descriptor instead.
 func (*KeyRange) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{4}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *KeyRange) GetStart() []byte {
@@ -790,7 +790,7 @@ type Selector struct {
 
 func (x *Selector) Reset() {
 	*x = Selector{}
-	mi := &file_record_proto_msgTypes[5]
+	mi := &file_concord_v1_record_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +802,7 @@ func (x *Selector) String() string {
 func (*Selector) ProtoMessage() {}
 
 func (x *Selector) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[5]
+	mi := &file_concord_v1_record_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +815,7 @@ func (x *Selector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selector.ProtoReflect.Descriptor instead.
 func (*Selector) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{5}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Selector) GetBy() isSelector_By {
@@ -890,7 +890,7 @@ type Extractor struct {
 
 func (x *Extractor) Reset() {
 	*x = Extractor{}
-	mi := &file_record_proto_msgTypes[6]
+	mi := &file_concord_v1_record_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +902,7 @@ func (x *Extractor) String() string {
 func (*Extractor) ProtoMessage() {}
 
 func (x *Extractor) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[6]
+	mi := &file_concord_v1_record_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +915,7 @@ func (x *Extractor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extractor.ProtoReflect.Descriptor instead.
 func (*Extractor) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{6}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Extractor) GetBy() isExtractor_By {
@@ -1005,7 +1005,7 @@ type IndexDefinition struct {
 
 func (x *IndexDefinition) Reset() {
 	*x = IndexDefinition{}
-	mi := &file_record_proto_msgTypes[7]
+	mi := &file_concord_v1_record_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1017,7 @@ func (x *IndexDefinition) String() string {
 func (*IndexDefinition) ProtoMessage() {}
 
 func (x *IndexDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[7]
+	mi := &file_concord_v1_record_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1030,7 @@ func (x *IndexDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexDefinition.ProtoReflect.Descriptor instead.
 func (*IndexDefinition) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{7}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *IndexDefinition) GetName() string {
@@ -1076,7 +1076,7 @@ type IndexInfo struct {
 
 func (x *IndexInfo) Reset() {
 	*x = IndexInfo{}
-	mi := &file_record_proto_msgTypes[8]
+	mi := &file_concord_v1_record_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1088,7 @@ func (x *IndexInfo) String() string {
 func (*IndexInfo) ProtoMessage() {}
 
 func (x *IndexInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[8]
+	mi := &file_concord_v1_record_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1101,7 @@ func (x *IndexInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexInfo.ProtoReflect.Descriptor instead.
 func (*IndexInfo) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{8}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *IndexInfo) GetDefinition() *IndexDefinition {
@@ -1179,7 +1179,7 @@ type LeaseInfo struct {
 
 func (x *LeaseInfo) Reset() {
 	*x = LeaseInfo{}
-	mi := &file_record_proto_msgTypes[9]
+	mi := &file_concord_v1_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1191,7 @@ func (x *LeaseInfo) String() string {
 func (*LeaseInfo) ProtoMessage() {}
 
 func (x *LeaseInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[9]
+	mi := &file_concord_v1_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1204,7 @@ func (x *LeaseInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseInfo.ProtoReflect.Descriptor instead.
 func (*LeaseInfo) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{9}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LeaseInfo) GetId() uint64 {
@@ -1299,7 +1299,7 @@ type CursorInfo struct {
 
 func (x *CursorInfo) Reset() {
 	*x = CursorInfo{}
-	mi := &file_record_proto_msgTypes[10]
+	mi := &file_concord_v1_record_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1311,7 @@ func (x *CursorInfo) String() string {
 func (*CursorInfo) ProtoMessage() {}
 
 func (x *CursorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[10]
+	mi := &file_concord_v1_record_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1324,7 @@ func (x *CursorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CursorInfo.ProtoReflect.Descriptor instead.
 func (*CursorInfo) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{10}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CursorInfo) GetName() string {
@@ -1378,7 +1378,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_record_proto_msgTypes[11]
+	mi := &file_concord_v1_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +1390,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[11]
+	mi := &file_concord_v1_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +1403,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{11}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ErrorDetail) GetCode() Code {
@@ -1485,7 +1485,7 @@ type Extractor_Path struct {
 
 func (x *Extractor_Path) Reset() {
 	*x = Extractor_Path{}
-	mi := &file_record_proto_msgTypes[12]
+	mi := &file_concord_v1_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1497,7 @@ func (x *Extractor_Path) String() string {
 func (*Extractor_Path) ProtoMessage() {}
 
 func (x *Extractor_Path) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[12]
+	mi := &file_concord_v1_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1510,7 @@ func (x *Extractor_Path) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extractor_Path.ProtoReflect.Descriptor instead.
 func (*Extractor_Path) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{6, 0}
+	return file_concord_v1_record_proto_rawDescGZIP(), []int{6, 0}
 }
 
 func (x *Extractor_Path) GetNames() []string {
@@ -1520,11 +1520,11 @@ func (x *Extractor_Path) GetNames() []string {
 	return nil
 }
 
-var File_record_proto protoreflect.FileDescriptor
+var File_concord_v1_record_proto protoreflect.FileDescriptor
 
-const file_record_proto_rawDesc = "" +
+const file_concord_v1_record_proto_rawDesc = "" +
 	"\n" +
-	"\frecord.proto\x12\n" +
+	"\x17concord/v1/record.proto\x12\n" +
 	"concord.v1\"9\n" +
 	"\rMetadataEntry\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -1694,20 +1694,20 @@ const file_record_proto_rawDesc = "" +
 	"\x0fOUTCOME_UNKNOWN\x10\x03B(Z&github.com/concord-kv/concord/messagesb\x06proto3"
 
 var (
-	file_record_proto_rawDescOnce sync.Once
-	file_record_proto_rawDescData []byte
+	file_concord_v1_record_proto_rawDescOnce sync.Once
+	file_concord_v1_record_proto_rawDescData []byte
 )
 
-func file_record_proto_rawDescGZIP() []byte {
-	file_record_proto_rawDescOnce.Do(func() {
-		file_record_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_record_proto_rawDesc), len(file_record_proto_rawDesc)))
+func file_concord_v1_record_proto_rawDescGZIP() []byte {
+	file_concord_v1_record_proto_rawDescOnce.Do(func() {
+		file_concord_v1_record_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_concord_v1_record_proto_rawDesc), len(file_concord_v1_record_proto_rawDesc)))
 	})
-	return file_record_proto_rawDescData
+	return file_concord_v1_record_proto_rawDescData
 }
 
-var file_record_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_record_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
-var file_record_proto_goTypes = []any{
+var file_concord_v1_record_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_concord_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_concord_v1_record_proto_goTypes = []any{
 	(EventType)(0),          // 0: concord.v1.EventType
 	(EventCause)(0),         // 1: concord.v1.EventCause
 	(Code)(0),               // 2: concord.v1.Code
@@ -1726,7 +1726,7 @@ var file_record_proto_goTypes = []any{
 	(*ErrorDetail)(nil),     // 15: concord.v1.ErrorDetail
 	(*Extractor_Path)(nil),  // 16: concord.v1.Extractor.Path
 }
-var file_record_proto_depIdxs = []int32{
+var file_concord_v1_record_proto_depIdxs = []int32{
 	4,  // 0: concord.v1.Record.metadata:type_name -> concord.v1.MetadataEntry
 	0,  // 1: concord.v1.Event.type:type_name -> concord.v1.EventType
 	1,  // 2: concord.v1.Event.cause:type_name -> concord.v1.EventCause
@@ -1746,40 +1746,40 @@ var file_record_proto_depIdxs = []int32{
 	0,  // [0:12] is the sub-list for field type_name
 }
 
-func init() { file_record_proto_init() }
-func file_record_proto_init() {
-	if File_record_proto != nil {
+func init() { file_concord_v1_record_proto_init() }
+func file_concord_v1_record_proto_init() {
+	if File_concord_v1_record_proto != nil {
 		return
 	}
-	file_record_proto_msgTypes[1].OneofWrappers = []any{}
-	file_record_proto_msgTypes[5].OneofWrappers = []any{
+	file_concord_v1_record_proto_msgTypes[1].OneofWrappers = []any{}
+	file_concord_v1_record_proto_msgTypes[5].OneofWrappers = []any{
 		(*Selector_Key)(nil),
 		(*Selector_Prefix)(nil),
 		(*Selector_Range)(nil),
 	}
-	file_record_proto_msgTypes[6].OneofWrappers = []any{
+	file_concord_v1_record_proto_msgTypes[6].OneofWrappers = []any{
 		(*Extractor_Identity)(nil),
 		(*Extractor_Field)(nil),
 		(*Extractor_Path_)(nil),
 		(*Extractor_Element)(nil),
 	}
-	file_record_proto_msgTypes[11].OneofWrappers = []any{}
+	file_concord_v1_record_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_record_proto_rawDesc), len(file_record_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_concord_v1_record_proto_rawDesc), len(file_concord_v1_record_proto_rawDesc)),
 			NumEnums:      4,
 			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_record_proto_goTypes,
-		DependencyIndexes: file_record_proto_depIdxs,
-		EnumInfos:         file_record_proto_enumTypes,
-		MessageInfos:      file_record_proto_msgTypes,
+		GoTypes:           file_concord_v1_record_proto_goTypes,
+		DependencyIndexes: file_concord_v1_record_proto_depIdxs,
+		EnumInfos:         file_concord_v1_record_proto_enumTypes,
+		MessageInfos:      file_concord_v1_record_proto_msgTypes,
 	}.Build()
-	File_record_proto = out.File
-	file_record_proto_goTypes = nil
-	file_record_proto_depIdxs = nil
+	File_concord_v1_record_proto = out.File
+	file_concord_v1_record_proto_goTypes = nil
+	file_concord_v1_record_proto_depIdxs = nil
 }

@@ -5,7 +5,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: session.proto
+// source: concord/v1/session.proto
 
 package messages
 
@@ -43,7 +43,7 @@ type ClientMessage struct {
 
 func (x *ClientMessage) Reset() {
 	*x = ClientMessage{}
-	mi := &file_session_proto_msgTypes[0]
+	mi := &file_concord_v1_session_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -55,7 +55,7 @@ func (x *ClientMessage) String() string {
 func (*ClientMessage) ProtoMessage() {}
 
 func (x *ClientMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[0]
+	mi := &file_concord_v1_session_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -68,7 +68,7 @@ func (x *ClientMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientMessage.ProtoReflect.Descriptor instead.
 func (*ClientMessage) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{0}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *ClientMessage) GetMessage() isClientMessage_Message {
@@ -207,7 +207,7 @@ type ServerMessage struct {
 
 func (x *ServerMessage) Reset() {
 	*x = ServerMessage{}
-	mi := &file_session_proto_msgTypes[1]
+	mi := &file_concord_v1_session_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -219,7 +219,7 @@ func (x *ServerMessage) String() string {
 func (*ServerMessage) ProtoMessage() {}
 
 func (x *ServerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[1]
+	mi := &file_concord_v1_session_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -232,7 +232,7 @@ func (x *ServerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerMessage.ProtoReflect.Descriptor instead.
 func (*ServerMessage) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{1}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ServerMessage) GetMessage() isServerMessage_Message {
@@ -387,7 +387,7 @@ type ClientHello struct {
 
 func (x *ClientHello) Reset() {
 	*x = ClientHello{}
-	mi := &file_session_proto_msgTypes[2]
+	mi := &file_concord_v1_session_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +399,7 @@ func (x *ClientHello) String() string {
 func (*ClientHello) ProtoMessage() {}
 
 func (x *ClientHello) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[2]
+	mi := &file_concord_v1_session_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +412,7 @@ func (x *ClientHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientHello.ProtoReflect.Descriptor instead.
 func (*ClientHello) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{2}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ClientHello) GetProtocol() uint32 {
@@ -474,7 +474,7 @@ type Credentials struct {
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_session_proto_msgTypes[3]
+	mi := &file_concord_v1_session_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -486,7 +486,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[3]
+	mi := &file_concord_v1_session_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -499,7 +499,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{3}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Credentials) GetToken() string {
@@ -546,7 +546,7 @@ type Authenticated struct {
 
 func (x *Authenticated) Reset() {
 	*x = Authenticated{}
-	mi := &file_session_proto_msgTypes[4]
+	mi := &file_concord_v1_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +558,7 @@ func (x *Authenticated) String() string {
 func (*Authenticated) ProtoMessage() {}
 
 func (x *Authenticated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[4]
+	mi := &file_concord_v1_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,7 +571,7 @@ func (x *Authenticated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Authenticated.ProtoReflect.Descriptor instead.
 func (*Authenticated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{4}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Authenticated) GetUser() string {
@@ -618,7 +618,7 @@ type TokenClaims struct {
 
 func (x *TokenClaims) Reset() {
 	*x = TokenClaims{}
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_concord_v1_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -630,7 +630,7 @@ func (x *TokenClaims) String() string {
 func (*TokenClaims) ProtoMessage() {}
 
 func (x *TokenClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_concord_v1_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -643,7 +643,7 @@ func (x *TokenClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenClaims.ProtoReflect.Descriptor instead.
 func (*TokenClaims) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{5}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TokenClaims) GetClusterId() []byte {
@@ -727,7 +727,7 @@ type ServerHello struct {
 
 func (x *ServerHello) Reset() {
 	*x = ServerHello{}
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_concord_v1_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -739,7 +739,7 @@ func (x *ServerHello) String() string {
 func (*ServerHello) ProtoMessage() {}
 
 func (x *ServerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_concord_v1_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -752,7 +752,7 @@ func (x *ServerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerHello.ProtoReflect.Descriptor instead.
 func (*ServerHello) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{6}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ServerHello) GetProtocol() uint32 {
@@ -875,7 +875,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_concord_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +887,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_concord_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +900,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{7}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Frame) GetClientEpoch() uint64 {
@@ -947,7 +947,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_concord_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +959,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_concord_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +972,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{8}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Operation) GetOperation() isOperation_Operation {
@@ -1074,7 +1074,7 @@ type TokenRequest struct {
 
 func (x *TokenRequest) Reset() {
 	*x = TokenRequest{}
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_concord_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1086,7 @@ func (x *TokenRequest) String() string {
 func (*TokenRequest) ProtoMessage() {}
 
 func (x *TokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_concord_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1099,7 @@ func (x *TokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRequest.ProtoReflect.Descriptor instead.
 func (*TokenRequest) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{9}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TokenRequest) GetUser() string {
@@ -1127,7 +1127,7 @@ type TokenReply struct {
 
 func (x *TokenReply) Reset() {
 	*x = TokenReply{}
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_concord_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1139,7 @@ func (x *TokenReply) String() string {
 func (*TokenReply) ProtoMessage() {}
 
 func (x *TokenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_concord_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1152,7 @@ func (x *TokenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenReply.ProtoReflect.Descriptor instead.
 func (*TokenReply) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{10}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TokenReply) GetToken() string {
@@ -1215,7 +1215,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_concord_v1_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +1227,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_concord_v1_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +1240,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{11}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Write) GetSessionId() uint64 {
@@ -1585,7 +1585,7 @@ type Replies struct {
 
 func (x *Replies) Reset() {
 	*x = Replies{}
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_concord_v1_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1597,7 @@ func (x *Replies) String() string {
 func (*Replies) ProtoMessage() {}
 
 func (x *Replies) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_concord_v1_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1610,7 @@ func (x *Replies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replies.ProtoReflect.Descriptor instead.
 func (*Replies) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{12}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Replies) GetClientEpoch() uint64 {
@@ -1645,7 +1645,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_concord_v1_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1657,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_concord_v1_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +1670,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{13}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Reply) GetCall() uint64 {
@@ -1811,7 +1811,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_concord_v1_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +1823,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_concord_v1_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +1836,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{14}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchRequest) GetWatchId() uint64 {
@@ -1929,7 +1929,7 @@ type WatchStarted struct {
 
 func (x *WatchStarted) Reset() {
 	*x = WatchStarted{}
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_concord_v1_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +1941,7 @@ func (x *WatchStarted) String() string {
 func (*WatchStarted) ProtoMessage() {}
 
 func (x *WatchStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_concord_v1_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +1954,7 @@ func (x *WatchStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStarted.ProtoReflect.Descriptor instead.
 func (*WatchStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{15}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchStarted) GetWatchId() uint64 {
@@ -2005,7 +2005,7 @@ type WatchBatch struct {
 
 func (x *WatchBatch) Reset() {
 	*x = WatchBatch{}
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_concord_v1_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2017,7 @@ func (x *WatchBatch) String() string {
 func (*WatchBatch) ProtoMessage() {}
 
 func (x *WatchBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_concord_v1_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +2030,7 @@ func (x *WatchBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchBatch.ProtoReflect.Descriptor instead.
 func (*WatchBatch) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{16}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchBatch) GetWatchId() uint64 {
@@ -2087,7 +2087,7 @@ type WatchEnd struct {
 
 func (x *WatchEnd) Reset() {
 	*x = WatchEnd{}
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_concord_v1_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2099,7 @@ func (x *WatchEnd) String() string {
 func (*WatchEnd) ProtoMessage() {}
 
 func (x *WatchEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_concord_v1_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2112,7 @@ func (x *WatchEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEnd.ProtoReflect.Descriptor instead.
 func (*WatchEnd) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{17}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchEnd) GetWatchId() uint64 {
@@ -2153,7 +2153,7 @@ type WatchCredit struct {
 
 func (x *WatchCredit) Reset() {
 	*x = WatchCredit{}
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_concord_v1_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2165,7 @@ func (x *WatchCredit) String() string {
 func (*WatchCredit) ProtoMessage() {}
 
 func (x *WatchCredit) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_concord_v1_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2178,7 @@ func (x *WatchCredit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchCredit.ProtoReflect.Descriptor instead.
 func (*WatchCredit) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{18}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchCredit) GetWatchId() uint64 {
@@ -2218,7 +2218,7 @@ type CancelWatch struct {
 
 func (x *CancelWatch) Reset() {
 	*x = CancelWatch{}
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_concord_v1_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2230,7 @@ func (x *CancelWatch) String() string {
 func (*CancelWatch) ProtoMessage() {}
 
 func (x *CancelWatch) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_concord_v1_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2243,7 @@ func (x *CancelWatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWatch.ProtoReflect.Descriptor instead.
 func (*CancelWatch) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{19}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelWatch) GetWatchId() uint64 {
@@ -2262,7 +2262,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_concord_v1_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2274,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_concord_v1_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2287,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{20}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Heartbeat) GetNumber() uint64 {
@@ -2306,7 +2306,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_concord_v1_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +2318,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_concord_v1_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2331,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{21}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Goodbye) GetReason() *ErrorDetail {
@@ -2355,7 +2355,7 @@ type LeaderHint struct {
 
 func (x *LeaderHint) Reset() {
 	*x = LeaderHint{}
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_concord_v1_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2367,7 @@ func (x *LeaderHint) String() string {
 func (*LeaderHint) ProtoMessage() {}
 
 func (x *LeaderHint) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_concord_v1_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2380,7 @@ func (x *LeaderHint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderHint.ProtoReflect.Descriptor instead.
 func (*LeaderHint) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{22}
+	return file_concord_v1_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaderHint) GetLeaderId() uint64 {
@@ -2404,13 +2404,12 @@ func (x *LeaderHint) GetEndpoints() []string {
 	return nil
 }
 
-var File_session_proto protoreflect.FileDescriptor
+var File_concord_v1_session_proto protoreflect.FileDescriptor
 
-const file_session_proto_rawDesc = "" +
+const file_concord_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\rsession.proto\x12\n" +
-	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\x1a\vquery.proto\x1a\vadmin.proto\x1a\n" +
-	"auth.proto\"\x97\x03\n" +
+	"\x18concord/v1/session.proto\x12\n" +
+	"concord.v1\x1a\x17concord/v1/record.proto\x1a\x18concord/v1/command.proto\x1a\x16concord/v1/query.proto\x1a\x16concord/v1/admin.proto\x1a\x15concord/v1/auth.proto\"\x97\x03\n" +
 	"\rClientMessage\x12/\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.concord.v1.ClientHelloH\x00R\x05hello\x12)\n" +
 	"\x05frame\x18\x02 \x01(\v2\x11.concord.v1.FrameH\x00R\x05frame\x12<\n" +
@@ -2598,19 +2597,19 @@ const file_session_proto_rawDesc = "" +
 	"\aConnect\x12\x19.concord.v1.ClientMessage\x1a\x19.concord.v1.ServerMessage(\x010\x01B(Z&github.com/concord-kv/concord/messagesb\x06proto3"
 
 var (
-	file_session_proto_rawDescOnce sync.Once
-	file_session_proto_rawDescData []byte
+	file_concord_v1_session_proto_rawDescOnce sync.Once
+	file_concord_v1_session_proto_rawDescData []byte
 )
 
-func file_session_proto_rawDescGZIP() []byte {
-	file_session_proto_rawDescOnce.Do(func() {
-		file_session_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)))
+func file_concord_v1_session_proto_rawDescGZIP() []byte {
+	file_concord_v1_session_proto_rawDescOnce.Do(func() {
+		file_concord_v1_session_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_concord_v1_session_proto_rawDesc), len(file_concord_v1_session_proto_rawDesc)))
 	})
-	return file_session_proto_rawDescData
+	return file_concord_v1_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
-var file_session_proto_goTypes = []any{
+var file_concord_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_concord_v1_session_proto_goTypes = []any{
 	(*ClientMessage)(nil),      // 0: concord.v1.ClientMessage
 	(*ServerMessage)(nil),      // 1: concord.v1.ServerMessage
 	(*ClientHello)(nil),        // 2: concord.v1.ClientHello
@@ -2666,7 +2665,7 @@ var file_session_proto_goTypes = []any{
 	(*ListReply)(nil),          // 52: concord.v1.ListReply
 	(*Event)(nil),              // 53: concord.v1.Event
 }
-var file_session_proto_depIdxs = []int32{
+var file_concord_v1_session_proto_depIdxs = []int32{
 	2,  // 0: concord.v1.ClientMessage.hello:type_name -> concord.v1.ClientHello
 	7,  // 1: concord.v1.ClientMessage.frame:type_name -> concord.v1.Frame
 	18, // 2: concord.v1.ClientMessage.watch_credit:type_name -> concord.v1.WatchCredit
@@ -2735,17 +2734,17 @@ var file_session_proto_depIdxs = []int32{
 	0,  // [0:59] is the sub-list for field type_name
 }
 
-func init() { file_session_proto_init() }
-func file_session_proto_init() {
-	if File_session_proto != nil {
+func init() { file_concord_v1_session_proto_init() }
+func file_concord_v1_session_proto_init() {
+	if File_concord_v1_session_proto != nil {
 		return
 	}
-	file_record_proto_init()
-	file_command_proto_init()
-	file_query_proto_init()
-	file_admin_proto_init()
-	file_auth_proto_init()
-	file_session_proto_msgTypes[0].OneofWrappers = []any{
+	file_concord_v1_record_proto_init()
+	file_concord_v1_command_proto_init()
+	file_concord_v1_query_proto_init()
+	file_concord_v1_admin_proto_init()
+	file_concord_v1_auth_proto_init()
+	file_concord_v1_session_proto_msgTypes[0].OneofWrappers = []any{
 		(*ClientMessage_Hello)(nil),
 		(*ClientMessage_Frame)(nil),
 		(*ClientMessage_WatchCredit)(nil),
@@ -2754,7 +2753,7 @@ func file_session_proto_init() {
 		(*ClientMessage_Goodbye)(nil),
 		(*ClientMessage_Credentials)(nil),
 	}
-	file_session_proto_msgTypes[1].OneofWrappers = []any{
+	file_concord_v1_session_proto_msgTypes[1].OneofWrappers = []any{
 		(*ServerMessage_Hello)(nil),
 		(*ServerMessage_Replies)(nil),
 		(*ServerMessage_WatchBatch)(nil),
@@ -2764,14 +2763,14 @@ func file_session_proto_init() {
 		(*ServerMessage_LeaderHint)(nil),
 		(*ServerMessage_Authenticated)(nil),
 	}
-	file_session_proto_msgTypes[8].OneofWrappers = []any{
+	file_concord_v1_session_proto_msgTypes[8].OneofWrappers = []any{
 		(*Operation_Write)(nil),
 		(*Operation_Query)(nil),
 		(*Operation_Watch)(nil),
 		(*Operation_Admin)(nil),
 		(*Operation_Token)(nil),
 	}
-	file_session_proto_msgTypes[11].OneofWrappers = []any{
+	file_concord_v1_session_proto_msgTypes[11].OneofWrappers = []any{
 		(*Write_Put)(nil),
 		(*Write_PutMany)(nil),
 		(*Write_Delete)(nil),
@@ -2792,7 +2791,7 @@ func file_session_proto_init() {
 		(*Write_SetConfig)(nil),
 		(*Write_ChangeAuth)(nil),
 	}
-	file_session_proto_msgTypes[13].OneofWrappers = []any{
+	file_concord_v1_session_proto_msgTypes[13].OneofWrappers = []any{
 		(*Reply_Error)(nil),
 		(*Reply_Result)(nil),
 		(*Reply_Query)(nil),
@@ -2804,17 +2803,17 @@ func file_session_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_concord_v1_session_proto_rawDesc), len(file_concord_v1_session_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_session_proto_goTypes,
-		DependencyIndexes: file_session_proto_depIdxs,
-		MessageInfos:      file_session_proto_msgTypes,
+		GoTypes:           file_concord_v1_session_proto_goTypes,
+		DependencyIndexes: file_concord_v1_session_proto_depIdxs,
+		MessageInfos:      file_concord_v1_session_proto_msgTypes,
 	}.Build()
-	File_session_proto = out.File
-	file_session_proto_goTypes = nil
-	file_session_proto_depIdxs = nil
+	File_concord_v1_session_proto = out.File
+	file_concord_v1_session_proto_goTypes = nil
+	file_concord_v1_session_proto_depIdxs = nil
 }

@@ -5,7 +5,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: snapshot.proto
+// source: concord/v1/snapshot.proto
 
 package messages
 
@@ -49,7 +49,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_snapshot_proto_msgTypes[0]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -61,7 +61,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[0]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -74,7 +74,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{0}
+	return file_concord_v1_snapshot_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *SnapshotHeader) GetSchemaVersion() uint32 {
@@ -220,7 +220,7 @@ type SnapshotRow struct {
 
 func (x *SnapshotRow) Reset() {
 	*x = SnapshotRow{}
-	mi := &file_snapshot_proto_msgTypes[1]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -232,7 +232,7 @@ func (x *SnapshotRow) String() string {
 func (*SnapshotRow) ProtoMessage() {}
 
 func (x *SnapshotRow) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[1]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -245,7 +245,7 @@ func (x *SnapshotRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRow.ProtoReflect.Descriptor instead.
 func (*SnapshotRow) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{1}
+	return file_concord_v1_snapshot_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *SnapshotRow) GetRow() isSnapshotRow_Row {
@@ -509,7 +509,7 @@ type SnapshotLease struct {
 
 func (x *SnapshotLease) Reset() {
 	*x = SnapshotLease{}
-	mi := &file_snapshot_proto_msgTypes[2]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -521,7 +521,7 @@ func (x *SnapshotLease) String() string {
 func (*SnapshotLease) ProtoMessage() {}
 
 func (x *SnapshotLease) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[2]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -534,7 +534,7 @@ func (x *SnapshotLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotLease.ProtoReflect.Descriptor instead.
 func (*SnapshotLease) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{2}
+	return file_concord_v1_snapshot_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SnapshotLease) GetId() uint64 {
@@ -623,7 +623,7 @@ type SnapshotAuth struct {
 
 func (x *SnapshotAuth) Reset() {
 	*x = SnapshotAuth{}
-	mi := &file_snapshot_proto_msgTypes[3]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +635,7 @@ func (x *SnapshotAuth) String() string {
 func (*SnapshotAuth) ProtoMessage() {}
 
 func (x *SnapshotAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[3]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +648,7 @@ func (x *SnapshotAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotAuth.ProtoReflect.Descriptor instead.
 func (*SnapshotAuth) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{3}
+	return file_concord_v1_snapshot_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SnapshotAuth) GetRow() isSnapshotAuth_Row {
@@ -721,7 +721,7 @@ type SnapshotSession struct {
 
 func (x *SnapshotSession) Reset() {
 	*x = SnapshotSession{}
-	mi := &file_snapshot_proto_msgTypes[4]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +733,7 @@ func (x *SnapshotSession) String() string {
 func (*SnapshotSession) ProtoMessage() {}
 
 func (x *SnapshotSession) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[4]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +746,7 @@ func (x *SnapshotSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSession.ProtoReflect.Descriptor instead.
 func (*SnapshotSession) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{4}
+	return file_concord_v1_snapshot_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SnapshotSession) GetId() uint64 {
@@ -806,7 +806,7 @@ type SnapshotIdempotency struct {
 
 func (x *SnapshotIdempotency) Reset() {
 	*x = SnapshotIdempotency{}
-	mi := &file_snapshot_proto_msgTypes[5]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +818,7 @@ func (x *SnapshotIdempotency) String() string {
 func (*SnapshotIdempotency) ProtoMessage() {}
 
 func (x *SnapshotIdempotency) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[5]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +831,7 @@ func (x *SnapshotIdempotency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotIdempotency.ProtoReflect.Descriptor instead.
 func (*SnapshotIdempotency) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{5}
+	return file_concord_v1_snapshot_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SnapshotIdempotency) GetKey() string {
@@ -885,7 +885,7 @@ type SnapshotCursor struct {
 
 func (x *SnapshotCursor) Reset() {
 	*x = SnapshotCursor{}
-	mi := &file_snapshot_proto_msgTypes[6]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +897,7 @@ func (x *SnapshotCursor) String() string {
 func (*SnapshotCursor) ProtoMessage() {}
 
 func (x *SnapshotCursor) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[6]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +910,7 @@ func (x *SnapshotCursor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotCursor.ProtoReflect.Descriptor instead.
 func (*SnapshotCursor) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{6}
+	return file_concord_v1_snapshot_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SnapshotCursor) GetCursor() *CursorInfo {
@@ -931,7 +931,7 @@ type SnapshotReport struct {
 
 func (x *SnapshotReport) Reset() {
 	*x = SnapshotReport{}
-	mi := &file_snapshot_proto_msgTypes[7]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +943,7 @@ func (x *SnapshotReport) String() string {
 func (*SnapshotReport) ProtoMessage() {}
 
 func (x *SnapshotReport) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[7]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +956,7 @@ func (x *SnapshotReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReport.ProtoReflect.Descriptor instead.
 func (*SnapshotReport) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{7}
+	return file_concord_v1_snapshot_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SnapshotReport) GetReplicaId() uint64 {
@@ -991,7 +991,7 @@ type RevisionSample struct {
 
 func (x *RevisionSample) Reset() {
 	*x = RevisionSample{}
-	mi := &file_snapshot_proto_msgTypes[8]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1003,7 @@ func (x *RevisionSample) String() string {
 func (*RevisionSample) ProtoMessage() {}
 
 func (x *RevisionSample) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[8]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1016,7 @@ func (x *RevisionSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevisionSample.ProtoReflect.Descriptor instead.
 func (*RevisionSample) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_concord_v1_snapshot_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RevisionSample) GetRevision() uint64 {
@@ -1043,7 +1043,7 @@ type SnapshotFooter struct {
 
 func (x *SnapshotFooter) Reset() {
 	*x = SnapshotFooter{}
-	mi := &file_snapshot_proto_msgTypes[9]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1055,7 @@ func (x *SnapshotFooter) String() string {
 func (*SnapshotFooter) ProtoMessage() {}
 
 func (x *SnapshotFooter) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[9]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1068,7 @@ func (x *SnapshotFooter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotFooter.ProtoReflect.Descriptor instead.
 func (*SnapshotFooter) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{9}
+	return file_concord_v1_snapshot_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SnapshotFooter) GetRows() uint64 {
@@ -1089,7 +1089,7 @@ type SnapshotV1Header struct {
 
 func (x *SnapshotV1Header) Reset() {
 	*x = SnapshotV1Header{}
-	mi := &file_snapshot_proto_msgTypes[10]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +1101,7 @@ func (x *SnapshotV1Header) String() string {
 func (*SnapshotV1Header) ProtoMessage() {}
 
 func (x *SnapshotV1Header) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[10]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +1114,7 @@ func (x *SnapshotV1Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotV1Header.ProtoReflect.Descriptor instead.
 func (*SnapshotV1Header) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{10}
+	return file_concord_v1_snapshot_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SnapshotV1Header) GetSchemaVersion() uint32 {
@@ -1143,7 +1143,7 @@ type SnapshotV1Row struct {
 
 func (x *SnapshotV1Row) Reset() {
 	*x = SnapshotV1Row{}
-	mi := &file_snapshot_proto_msgTypes[11]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1155,7 @@ func (x *SnapshotV1Row) String() string {
 func (*SnapshotV1Row) ProtoMessage() {}
 
 func (x *SnapshotV1Row) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[11]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1168,7 @@ func (x *SnapshotV1Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotV1Row.ProtoReflect.Descriptor instead.
 func (*SnapshotV1Row) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{11}
+	return file_concord_v1_snapshot_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SnapshotV1Row) GetKey() []byte {
@@ -1202,7 +1202,7 @@ type SnapshotSession_Answer struct {
 
 func (x *SnapshotSession_Answer) Reset() {
 	*x = SnapshotSession_Answer{}
-	mi := &file_snapshot_proto_msgTypes[12]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1214,7 @@ func (x *SnapshotSession_Answer) String() string {
 func (*SnapshotSession_Answer) ProtoMessage() {}
 
 func (x *SnapshotSession_Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[12]
+	mi := &file_concord_v1_snapshot_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1227,7 @@ func (x *SnapshotSession_Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSession_Answer.ProtoReflect.Descriptor instead.
 func (*SnapshotSession_Answer) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{4, 0}
+	return file_concord_v1_snapshot_proto_rawDescGZIP(), []int{4, 0}
 }
 
 func (x *SnapshotSession_Answer) GetSequence() uint64 {
@@ -1244,13 +1244,12 @@ func (x *SnapshotSession_Answer) GetResult() *Result {
 	return nil
 }
 
-var File_snapshot_proto protoreflect.FileDescriptor
+var File_concord_v1_snapshot_proto protoreflect.FileDescriptor
 
-const file_snapshot_proto_rawDesc = "" +
+const file_concord_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x0esnapshot.proto\x12\n" +
-	"concord.v1\x1a\frecord.proto\x1a\rcommand.proto\x1a\n" +
-	"auth.proto\"\xcc\x04\n" +
+	"\x19concord/v1/snapshot.proto\x12\n" +
+	"concord.v1\x1a\x17concord/v1/record.proto\x1a\x18concord/v1/command.proto\x1a\x15concord/v1/auth.proto\"\xcc\x04\n" +
 	"\x0eSnapshotHeader\x12%\n" +
 	"\x0eschema_version\x18\x01 \x01(\rR\rschemaVersion\x12\x1d\n" +
 	"\n" +
@@ -1349,19 +1348,19 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x12expires_at_unix_ms\x18\x03 \x01(\x03R\x0fexpiresAtUnixMsB(Z&github.com/concord-kv/concord/messagesb\x06proto3"
 
 var (
-	file_snapshot_proto_rawDescOnce sync.Once
-	file_snapshot_proto_rawDescData []byte
+	file_concord_v1_snapshot_proto_rawDescOnce sync.Once
+	file_concord_v1_snapshot_proto_rawDescData []byte
 )
 
-func file_snapshot_proto_rawDescGZIP() []byte {
-	file_snapshot_proto_rawDescOnce.Do(func() {
-		file_snapshot_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)))
+func file_concord_v1_snapshot_proto_rawDescGZIP() []byte {
+	file_concord_v1_snapshot_proto_rawDescOnce.Do(func() {
+		file_concord_v1_snapshot_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_concord_v1_snapshot_proto_rawDesc), len(file_concord_v1_snapshot_proto_rawDesc)))
 	})
-	return file_snapshot_proto_rawDescData
+	return file_concord_v1_snapshot_proto_rawDescData
 }
 
-var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
-var file_snapshot_proto_goTypes = []any{
+var file_concord_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_concord_v1_snapshot_proto_goTypes = []any{
 	(*SnapshotHeader)(nil),         // 0: concord.v1.SnapshotHeader
 	(*SnapshotRow)(nil),            // 1: concord.v1.SnapshotRow
 	(*SnapshotLease)(nil),          // 2: concord.v1.SnapshotLease
@@ -1388,7 +1387,7 @@ var file_snapshot_proto_goTypes = []any{
 	(*Result)(nil),                 // 23: concord.v1.Result
 	(*CursorInfo)(nil),             // 24: concord.v1.CursorInfo
 }
-var file_snapshot_proto_depIdxs = []int32{
+var file_concord_v1_snapshot_proto_depIdxs = []int32{
 	13, // 0: concord.v1.SnapshotHeader.config:type_name -> concord.v1.ClusterConfig
 	0,  // 1: concord.v1.SnapshotRow.header:type_name -> concord.v1.SnapshotHeader
 	14, // 2: concord.v1.SnapshotRow.floor:type_name -> concord.v1.Record
@@ -1420,15 +1419,15 @@ var file_snapshot_proto_depIdxs = []int32{
 	0,  // [0:24] is the sub-list for field type_name
 }
 
-func init() { file_snapshot_proto_init() }
-func file_snapshot_proto_init() {
-	if File_snapshot_proto != nil {
+func init() { file_concord_v1_snapshot_proto_init() }
+func file_concord_v1_snapshot_proto_init() {
+	if File_concord_v1_snapshot_proto != nil {
 		return
 	}
-	file_record_proto_init()
-	file_command_proto_init()
-	file_auth_proto_init()
-	file_snapshot_proto_msgTypes[1].OneofWrappers = []any{
+	file_concord_v1_record_proto_init()
+	file_concord_v1_command_proto_init()
+	file_concord_v1_auth_proto_init()
+	file_concord_v1_snapshot_proto_msgTypes[1].OneofWrappers = []any{
 		(*SnapshotRow_Header)(nil),
 		(*SnapshotRow_Floor)(nil),
 		(*SnapshotRow_Event)(nil),
@@ -1444,7 +1443,7 @@ func file_snapshot_proto_init() {
 		(*SnapshotRow_Audit)(nil),
 		(*SnapshotRow_Footer)(nil),
 	}
-	file_snapshot_proto_msgTypes[3].OneofWrappers = []any{
+	file_concord_v1_snapshot_proto_msgTypes[3].OneofWrappers = []any{
 		(*SnapshotAuth_Settings)(nil),
 		(*SnapshotAuth_Role)(nil),
 		(*SnapshotAuth_User)(nil),
@@ -1453,17 +1452,17 @@ func file_snapshot_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_concord_v1_snapshot_proto_rawDesc), len(file_concord_v1_snapshot_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_snapshot_proto_goTypes,
-		DependencyIndexes: file_snapshot_proto_depIdxs,
-		MessageInfos:      file_snapshot_proto_msgTypes,
+		GoTypes:           file_concord_v1_snapshot_proto_goTypes,
+		DependencyIndexes: file_concord_v1_snapshot_proto_depIdxs,
+		MessageInfos:      file_concord_v1_snapshot_proto_msgTypes,
 	}.Build()
-	File_snapshot_proto = out.File
-	file_snapshot_proto_goTypes = nil
-	file_snapshot_proto_depIdxs = nil
+	File_concord_v1_snapshot_proto = out.File
+	file_concord_v1_snapshot_proto_goTypes = nil
+	file_concord_v1_snapshot_proto_depIdxs = nil
 }

@@ -10,6 +10,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/bufbuild/protocompile"
 	"github.com/bufbuild/protocompile/protoutil"
@@ -23,20 +24,27 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("protogen: ")
-	if err := run(".."); err != nil {
-		log.Fatal(err)
+	for _, d := range []struct{ dir, prefix string }{
+		{"..", "concord/v1/"},
+		{"../../actors/etcd/recipepb", "concord/etcd/"},
+	} {
+		if err := run(d.dir, d.prefix); err != nil {
+			log.Fatal(err)
+		}
 	}
 }
 
-// run compiles every .proto in dir and writes a .pb.go beside each.
-func run(dir string) error {
+// run compiles every .proto in dir and writes a .pb.go beside each. A program may have
+// files of others with the same names: ours are registered with a prefix.
+func run(dir, prefix string) error {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.proto"))
 	if err != nil {
 		return err
 	}
-	names := make([]string, len(paths))
+	names, registered := make([]string, len(paths)), make([]string, len(paths))
 	for i, p := range paths {
 		names[i] = filepath.Base(p)
+		registered[i] = prefix + names[i]
 	}
 	compiler := protocompile.Compiler{
 		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{dir}},
@@ -67,7 +75,12 @@ func run(dir string) error {
 				return err
 			}
 		}
-		descriptors = append(descriptors, protoutil.ProtoFromFileDescriptor(file))
+		d := proto.CloneOf(protoutil.ProtoFromFileDescriptor(file))
+		d.Name = proto.String(prefix + name)
+		for i, imported := range d.Dependency {
+			d.Dependency[i] = prefix + imported
+		}
+		descriptors = append(descriptors, d)
 		return nil
 	}
 	for _, name := range names {
@@ -76,7 +89,7 @@ func run(dir string) error {
 		}
 	}
 	plugin, err := protogen.Options{}.New(&pluginpb.CodeGeneratorRequest{
-		FileToGenerate: names,
+		FileToGenerate: registered,
 		Parameter:      proto.String("paths=source_relative"),
 		ProtoFile:      descriptors,
 	})
@@ -93,7 +106,7 @@ func run(dir string) error {
 		return fmt.Errorf("%s", response.GetError())
 	}
 	for _, f := range response.File {
-		if err := os.WriteFile(filepath.Join(dir, f.GetName()), []byte(f.GetContent()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, strings.TrimPrefix(f.GetName(), prefix)), []byte(f.GetContent()), 0o644); err != nil {
 			return err
 		}
 	}
