@@ -131,6 +131,8 @@ func (x *Put) read(b []byte) bool {
 			x.IgnoreValue = w.v != 0
 		case 9<<3 | varintField:
 			x.IgnoreLease = w.v != 0
+		case 10<<3 | varintField:
+			x.MoveLease = w.v != 0
 		default:
 			return false
 		}

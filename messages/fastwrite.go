@@ -107,7 +107,8 @@ func (x *Put) fastSize() int {
 		return slow
 	}
 	return sizeBytes(1, len(x.Key)) + sizeBytes(1, len(x.Value)) + sizeVarint(1, x.LeaseId) + sizeVarint(1, uint64(x.TtlMs)) +
-		sizeBytes(1, len(x.ContentType)) + sizeBool(x.PrevKv) + sizeBool(x.IgnoreValue) + sizeBool(x.IgnoreLease)
+		sizeBytes(1, len(x.ContentType)) + sizeBool(x.PrevKv) + sizeBool(x.IgnoreValue) + sizeBool(x.IgnoreLease) +
+		sizeBool(x.MoveLease)
 }
 
 func (x *Put) fastAppend(b []byte) []byte {
@@ -118,7 +119,8 @@ func (x *Put) fastAppend(b []byte) []byte {
 	b = appendText(b, 5, x.ContentType)
 	b = appendBool(b, 7, x.PrevKv)
 	b = appendBool(b, 8, x.IgnoreValue)
-	return appendBool(b, 9, x.IgnoreLease)
+	b = appendBool(b, 9, x.IgnoreLease)
+	return appendBool(b, 10, x.MoveLease)
 }
 
 func (x *Command) fastSize() int {
