@@ -82,6 +82,8 @@ type Config struct {
 	// behind a firewall and always under mutual TLS: see package remoting. Its Logger
 	// defaults to the node's.
 	Actors *remoting.Config
+	// Etcd, when set, also serves clients of etcd.
+	Etcd *Etcd
 	// Endpoints are the client endpoints of the members, told to clients. Default:
 	// this node's.
 	Endpoints map[uint64]string

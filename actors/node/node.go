@@ -10,6 +10,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/concord-kv/concord/actors/etcd"
 	"github.com/concord-kv/concord/actors/session"
 	"github.com/concord-kv/concord/cluster/remoting"
 	"github.com/concord-kv/concord/cluster/transport"
@@ -34,6 +35,7 @@ type Node struct {
 	clients  *transport.GRPCServer // nil without ClientAddress
 	services *remoting.Listener    // nil without Actors
 	admin    *admin                // nil without AdminAddress
+	etcd     *etcd.Server          // nil without Etcd
 	links    *links
 	members  members
 	backups  backups
@@ -203,6 +205,7 @@ func (n *Node) shutdown() error {
 		}
 	}
 	n.backups.close()
+	within(n.closeEtcd)
 	if n.gateway != nil {
 		within(n.gateway.Close)
 	}

@@ -84,6 +84,9 @@ func (n *Node) open() error {
 		n.admin = startAdmin(adminListener, n.meter.registry, n.health, cfg.AdminPprof)
 	}
 	n.waits.Go(n.awaitReady)
+	if err := n.openEtcd(); err != nil {
+		return err
+	}
 	return n.openActorListener()
 }
 

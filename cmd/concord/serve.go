@@ -44,8 +44,11 @@ func (a *app) serveCommand() *cobra.Command {
 			if over, err := a.awaitNode(cmd.Context(), n, cfg); over {
 				return errors.Join(err, n.Close())
 			}
-			err = a.print(object{"address": n.Addr(), "admin": n.AdminAddr(), "data_dir": cfg.Dir}, func() {
+			err = a.print(object{"address": n.Addr(), "admin": n.AdminAddr(), "etcd": n.EtcdAddr(), "data_dir": cfg.Dir}, func() {
 				a.printf("concord: serving on %s, data in %s\n", n.Addr(), cfg.Dir)
+				if n.EtcdAddr() != "" {
+					a.printf("concord: etcd clients on %s\n", n.EtcdAddr())
+				}
 				if n.AdminAddr() != "" {
 					a.printf("concord: metrics and health on http://%s\n", n.AdminAddr())
 				}

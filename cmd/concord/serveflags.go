@@ -26,6 +26,7 @@ type serveFlags struct {
 	tlsCert, tlsKey, tlsPool  string
 
 	actors, actorCA, actorCert, actorKey string
+	etcd                                 string
 }
 
 func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
@@ -60,6 +61,7 @@ func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
 	f.StringVar(&s.actorCA, "actors-ca", "", "PEM file of the authority of these services; always needed")
 	f.StringVar(&s.actorCert, "actors-cert", "", "PEM file of this node's certificate there, which names its address")
 	f.StringVar(&s.actorKey, "actors-key", "", "PEM file of its key")
+	f.StringVar(&s.etcd, "etcd", "", "where clients of etcd connect, with the TLS of --tls-cert if that is on; usually on port 2379; default not at all")
 	f.StringVar(&s.tlsPool, "tls-client-ca", "", "PEM file of the authority whose certificates clients must show")
 }
 
@@ -91,6 +93,12 @@ func (s *serveFlags) apply(f *pflag.FlagSet, cfg *node.Config) (err error) {
 	}
 	if cfg.ClientTLS, err = s.clientTLS(); err != nil {
 		return err
+	}
+	if s.etcd != "" {
+		if _, _, err := net.SplitHostPort(s.etcd); err != nil {
+			return messages.InvalidField("etcd", "%q is not HOST:PORT", s.etcd)
+		}
+		cfg.Etcd = &node.Etcd{Address: s.etcd, TLS: cfg.ClientTLS}
 	}
 	cfg.Actors, err = s.actorListener()
 	return err

@@ -1,0 +1,78 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"time"
+
+	"github.com/concord-kv/concord/messages"
+)
+
+// Stream is one connection to a session of this node. Send and Recv may be used by one
+// goroutine each; Close ends both.
+type Stream interface {
+	Send(*messages.ClientMessage) error
+	Recv() (*messages.ServerMessage, error)
+	Close() error
+}
+
+// Facts are what the node knows about itself at this moment. They do not change.
+type Facts struct {
+	// Ready is false while the node cannot serve yet.
+	Ready       bool
+	ClusterID   []byte
+	ReplicaID   uint64
+	LeaderID    uint64 // 0: none known
+	RaftTerm    uint64
+	Applied     uint64 // index of the log
+	Revision    uint64
+	ClusterName string
+	Version     string
+}
+
+// Config says what the endpoint serves. Dial and Facts are required.
+type Config struct {
+	// Dial opens a connection to this node's sessions.
+	Dial func(context.Context) (Stream, error)
+	// Facts is called for every answer and must be cheap.
+	Facts func() Facts
+	// Endpoints returns where the members' etcd endpoints are, by replica id, as far as
+	// is known; nil: only this one's.
+	Endpoints func() map[uint64]string
+	// TLS is the listener's; nil for plain text.
+	TLS *tls.Config
+	// Connections is how many connections to sessions unary calls share. Default: 4.
+	Connections int
+	// ProgressInterval is how often an idle watch that asked for it is told how far it has
+	// come. Default: 10 minutes, as etcd's; at least 100 ms.
+	ProgressInterval time.Duration
+	// RequestBytesMax bounds a request. Default: 17 MiB, above every limit of the store.
+	RequestBytesMax int
+	// Logger is told what goes wrong. nil: nobody.
+	Logger *slog.Logger
+}
+
+const (
+	// requestTimeout is what a call may take in the node, as etcd's 5 s plus two elections.
+	requestTimeout = 7 * time.Second
+	// minProgressInterval is etcd's too.
+	minProgressInterval = 100 * time.Millisecond
+)
+
+func (c Config) withDefaults() Config {
+	if c.Connections <= 0 {
+		c.Connections = 4
+	}
+	if c.ProgressInterval <= 0 {
+		c.ProgressInterval = 10 * time.Minute
+	}
+	c.ProgressInterval = max(c.ProgressInterval, minProgressInterval)
+	if c.RequestBytesMax <= 0 {
+		c.RequestBytesMax = messages.ValueBytesCeiling + 1<<20
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
