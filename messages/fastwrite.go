@@ -175,7 +175,7 @@ func (x *Write) fastAppend(b []byte) []byte {
 }
 
 func (x *Operation) fastSize() int {
-	if len(x.unknownFields) > 0 {
+	if x == nil || len(x.unknownFields) > 0 {
 		return slow
 	}
 	n := slow
