@@ -7,6 +7,7 @@ import (
 
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
+	"github.com/concord-kv/concord/state/auth"
 )
 
 // Telemetry hears of what was applied. It must not block, and must not change the
@@ -20,6 +21,9 @@ type Telemetry interface {
 	// again. It is told before the command that set it is answered, so that whoever
 	// got the answer is judged by what it set.
 	Configured(clusterID []byte, incarnation uint64, config *messages.ClusterConfig)
+	// Authorized: who may do what is now this table, which never changes. It is told
+	// before the command that changed it is answered, and before any event after it.
+	Authorized(t *auth.Table)
 }
 
 // Gauges are the state in numbers.

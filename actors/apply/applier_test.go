@@ -13,6 +13,7 @@ import (
 	"github.com/concord-kv/concord/consensus"
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
+	"github.com/concord-kv/concord/state/auth"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,6 +22,7 @@ type quiet struct{}
 
 func (quiet) Applied(int, *state.Effects, Gauges)                {}
 func (quiet) Configured([]byte, uint64, *messages.ClusterConfig) {}
+func (quiet) Authorized(*auth.Table)                             {}
 func (quiet) Installed(Gauges)                                   {}
 
 // stage is a real apply actor; the other actors swallow what they get.

@@ -6,6 +6,7 @@ import (
 	"github.com/concord-kv/concord/consensus"
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
+	"github.com/concord-kv/concord/state/auth"
 )
 
 // Bounds of the work that is not the log's.
@@ -41,6 +42,7 @@ type core struct {
 	meter   Telemetry
 
 	config *messages.ClusterConfig // that telemetry was told
+	auth   *auth.Table             // likewise
 
 	waiting []waiter // for an index
 	digests []Digest // of the batch
@@ -179,6 +181,10 @@ func (c *core) tellDeadline() {
 }
 
 func (c *core) tellConfig() {
+	if t := c.machine.Auth(); t != c.auth {
+		c.auth = t
+		c.meter.Authorized(t)
+	}
 	config := c.machine.Config()
 	if config == c.config || !c.machine.Bootstrapped() {
 		return

@@ -9,6 +9,7 @@ import (
 	"github.com/concord-kv/concord/consensus"
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
+	"github.com/concord-kv/concord/state/auth"
 )
 
 // rig plays the log, and writes down what the core decides.
@@ -54,7 +55,8 @@ func (r *rig) Applied(_ int, _ *state.Effects, g Gauges) { r.gauges = g }
 func (r *rig) Configured(_ []byte, _ uint64, c *messages.ClusterConfig) {
 	r.configs = append(r.configs, c)
 }
-func (r *rig) Installed(g Gauges) { r.gauges = g; r.installs++ }
+func (r *rig) Authorized(*auth.Table) {}
+func (r *rig) Installed(g Gauges)     { r.gauges = g; r.installs++ }
 
 func (r *rig) wantLog(want ...string) {
 	r.t.Helper()

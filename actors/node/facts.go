@@ -9,6 +9,7 @@ import (
 	"github.com/concord-kv/concord/actors/session"
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
+	"github.com/concord-kv/concord/state/auth"
 )
 
 // facts is what the node knows about itself, for its sessions and for operators.
@@ -27,6 +28,7 @@ type facts struct {
 	ready   atomic.Bool
 	leader  atomic.Pointer[messages.LeaderChanged]
 	cluster atomic.Pointer[clusterFacts]
+	auth    atomic.Pointer[auth.Table]
 	applied atomic.Pointer[appliedFacts] // as of the last batch
 
 	watches atomic.Int64
@@ -119,6 +121,9 @@ func (f *facts) Facts() session.Facts {
 		Watches: uint64(max(0, f.watches.Load())),
 	}
 }
+
+// Auth implements session.Node.
+func (f *facts) Auth() *auth.Table { return f.auth.Load() }
 
 // Now implements session.Node.
 func (f *facts) Now() state.Now {

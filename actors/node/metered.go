@@ -10,6 +10,7 @@ import (
 	"github.com/concord-kv/concord/cluster/remoting"
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
+	"github.com/concord-kv/concord/state/auth"
 )
 
 // The context of a measurement is not used: nothing is sampled or traced with it.
@@ -68,6 +69,9 @@ func (t *telemetry) Installed(g apply.Gauges) {
 func (t *telemetry) Configured(clusterID []byte, incarnation uint64, config *messages.ClusterConfig) {
 	t.facts.cluster.Store(&clusterFacts{id: clusterID, incarnation: incarnation, config: config})
 }
+
+// Authorized implements apply.Telemetry.
+func (t *telemetry) Authorized(table *auth.Table) { t.facts.auth.Store(table) }
 
 // Committed implements replica.Telemetry.
 func (t *telemetry) Committed(commands, bytes int, tookMs int64) {

@@ -52,7 +52,10 @@ type session struct {
 
 func newSession(cfg *Config, a *admission, conn *connection) *session {
 	s := &session{cfg: cfg, conn: conn}
-	s.core = newCore(conn.id, conn.stream.Peer().Name, cfg, a, s)
+	peer := conn.stream.Peer()
+	s.core = newCore(conn.id, peer.Name, cfg, a, s)
+	s.core.peer = peer
+	s.core.who.takeCertificate(peer)
 	return s
 }
 
@@ -71,6 +74,8 @@ func (s *session) Receive(ctx actor.Context) {
 		s.gotView(m)
 	case *messages.AdminAnswered:
 		s.core.adminAnswered(m)
+	case *passwordChecked:
+		s.core.passwordChecked(m)
 	case *protocol.Deliver:
 		s.core.deliver(m)
 	case *flushNow:
@@ -125,6 +130,10 @@ func (s *session) push(m outgoing) int64            { return s.conn.outbox.push(
 func (s *session) waiting() (int64, uint64)         { return s.conn.outbox.waiting() }
 func (s *session) callWhen(low int64)               { s.conn.outbox.callWhen(low) }
 func (s *session) wake()                            { s.ctx.Send(s.ctx.Self(), theFlush) }
+func (s *session) checkPassword(u *messages.User, password string) {
+	root, self := s.ctx.ActorSystem().Root, s.ctx.Self()
+	s.cfg.passwords.check(u, password, func(m *passwordChecked) { root.Send(self, m) })
+}
 func (s *session) closeStream(reason *messages.ErrorDetail, now bool) {
 	s.conn.outbox.close(reason, now)
 }

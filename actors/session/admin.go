@@ -26,12 +26,14 @@ func (c *core) onAdmin(call uint64, r *messages.AdminRequest, size int64, timeou
 	switch {
 	case r.GetRequest() == nil:
 		return messages.InvalidField("admin", "a request of a known kind is needed")
+	case c.mayOperate(r) != nil:
+		return c.mayOperate(r)
 	case c.cfg.Operator == nil:
 		return messages.NewError(messages.Code_CODE_UNSUPPORTED, "this node takes no requests of operators")
 	case len(c.admins) >= adminsMax:
 		return overloaded("too many requests of an operator on this connection", adminsMax)
 	}
-	if err := c.admit(size); err != nil {
+	if err := c.admit(size, false); err != nil {
 		return err
 	}
 	c.requestID++
@@ -39,7 +41,9 @@ func (c *core) onAdmin(call uint64, r *messages.AdminRequest, size int64, timeou
 		c.admins = admins{}
 	}
 	c.admins[c.requestID] = admin{call: call, bytes: size, deadlineMs: c.nowMs + int64(timeoutMs) + graceMs}
-	c.port.askOperator(&messages.AskAdmin{RequestId: c.requestID, Request: r, TimeoutMs: timeoutMs})
+	c.port.askOperator(&messages.AskAdmin{
+		RequestId: c.requestID, Request: r, TimeoutMs: timeoutMs, Principal: c.who.principal(), Address: c.peer.Address,
+	})
 	return nil
 }
 

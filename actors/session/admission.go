@@ -1,14 +1,84 @@
 package session
 
-import "sync/atomic"
+import (
+	"net"
+	"sync"
+	"sync/atomic"
 
-// admission counts what all sessions of the node hold together. A count may pass
-// its limit by what is being added at the same moment, and is then taken back.
+	"github.com/concord-kv/concord/messages"
+)
+
+// admission counts what all sessions of the node hold together, and what each client
+// holds on all its connections. A count may pass its limit by what is being added at
+// the same moment, and is then taken back.
+//
+// It is fair: while n clients have calls in flight, one may hold three quarters of an
+// nth of what the node takes. So whoever comes new finds room, however much the others
+// ask, and one who is alone has most of the node.
 type admission struct {
 	limits      Limits
 	connections atomic.Int64
 	calls       atomic.Int64
 	bytes       atomic.Int64
+	active      atomic.Int64 // clients with calls in flight
+
+	mu      sync.Mutex
+	clients map[string]*client
+}
+
+// client is one user, or, without users, one certificate or one host.
+type client struct {
+	name                 string
+	connections          int64 // under admission.mu
+	calls, writes, bytes atomic.Int64
+}
+
+// clientOf names who is counted as one.
+func clientOf(c *core) string {
+	switch {
+	case c.who.inProcess && c.who.userID == 0:
+		return "process"
+	case c.who.name != "":
+		return "user " + c.who.name
+	}
+	host, _, err := net.SplitHostPort(c.peer.Address)
+	if err != nil {
+		host = c.peer.Address
+	}
+	return "host " + host
+}
+
+// share finds the client that a new connection is counted for.
+func (a *admission) share(c *core) *messages.Error {
+	if c.client != nil {
+		return nil
+	}
+	name := clientOf(c)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.clients[name]
+	if s == nil {
+		s = &client{name: name}
+	}
+	if s.connections >= int64(a.limits.ConnectionsPerClient) {
+		return overloaded("this client has its fill of connections", int64(a.limits.ConnectionsPerClient))
+	}
+	if a.clients == nil {
+		a.clients = map[string]*client{}
+	}
+	a.clients[name] = s
+	s.connections++
+	c.client = s
+	return nil
+}
+
+// unshare ends what share began.
+func (a *admission) unshare(s *client) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.connections--; s.connections == 0 {
+		delete(a.clients, s.name)
+	}
 }
 
 func (a *admission) connect() bool {
@@ -21,18 +91,52 @@ func (a *admission) connect() bool {
 
 func (a *admission) disconnect() { a.connections.Add(-1) }
 
-// enter admits one call, unless the node has its fill. A node without any call
-// admits one of any size.
-func (a *admission) enter(bytes int64) bool {
-	calls, total := a.calls.Add(1), a.bytes.Add(bytes)
-	if calls > 1 && (calls > a.limits.CallsPerNode || total > a.limits.BytesPerNode) {
-		a.leave(1, bytes)
-		return false
+// enter admits one call, or says whose fill it is. A node without any call admits one
+// of any size.
+func (a *admission) enter(s *client, bytes int64, write bool) *messages.Error {
+	mine := s.calls.Add(1)
+	if mine == 1 {
+		a.active.Add(1)
 	}
-	return true
+	mineBytes := s.bytes.Add(bytes)
+	calls, total := a.calls.Add(1), a.bytes.Add(bytes)
+	var err *messages.Error
+	switch {
+	case calls == 1:
+	case calls > a.limits.CallsPerNode:
+		err = overloaded("the node has its fill of calls", a.limits.CallsPerNode)
+	case total > a.limits.BytesPerNode:
+		err = overloaded("the node has its fill of bytes in flight", a.limits.BytesPerNode)
+	case mine > a.fair(a.limits.CallsPerNode):
+		err = overloaded("this client has its share of the node's calls", a.fair(a.limits.CallsPerNode))
+	case mine > 1 && mineBytes > a.fair(a.limits.BytesPerNode):
+		err = overloaded("this client has its share of the node's bytes in flight", a.fair(a.limits.BytesPerNode))
+	case write && s.writes.Load() >= a.fair(a.limits.WritesPerNode):
+		err = overloaded("this client has its share of the writes that may wait", a.fair(a.limits.WritesPerNode))
+	}
+	if err != nil {
+		a.leave(s, 1, bytes)
+		return err
+	}
+	if write {
+		s.writes.Add(1)
+	}
+	return nil
 }
 
-func (a *admission) leave(calls, bytes int64) {
+// fair is what one client may hold of a limit now.
+func (a *admission) fair(limit int64) int64 {
+	return max(1, limit*3/(4*max(1, a.active.Load())))
+}
+
+func (a *admission) leave(s *client, calls, bytes int64) {
+	if calls == 0 && bytes == 0 {
+		return
+	}
+	if s.calls.Add(-calls) == 0 && calls > 0 {
+		a.active.Add(-1)
+	}
+	s.bytes.Add(-bytes)
 	a.calls.Add(-calls)
 	a.bytes.Add(-bytes)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
+	"github.com/concord-kv/concord/state/auth"
 )
 
 // Config is what the gateway and its sessions need. The PIDs and Node are
@@ -20,15 +21,25 @@ type Config struct {
 	Limits    Limits
 	Telemetry Telemetry    // nil: none
 	Logger    *slog.Logger // nil: silent
+	// Recovery says whether a secret is the one in the node's own files: whoever knows
+	// it owns the node. nil: nobody does. It may be called from any goroutine.
+	Recovery func(secret []byte) bool
+	// Random fills the keys that sign tokens. Default: the system's.
+	Random func([]byte)
 	// GatewayProps and SessionProps are added to the props of the gateway and of
 	// each session: a dispatcher, a middleware.
 	GatewayProps, SessionProps []actor.PropsOption
+
+	passwords *passwords // the gateway's
 }
 
 // Node tells sessions about the node they are on. It is called from many
 // goroutines, for every write and read, and must be cheap.
 type Node interface {
 	Facts() Facts
+	// Auth is who may do what, as of a recent apply: never older than any event or
+	// answer of it that the session has been given. nil: nobody has ever been asked.
+	Auth() *auth.Table
 	// Now is the lease clock as the node estimates it, and the time of day.
 	Now() state.Now
 }
@@ -70,6 +81,12 @@ type Limits struct {
 	// Defaults: 262,144 and 256 MiB.
 	CallsPerNode int64
 	BytesPerNode int64
+	// WritesPerNode are the writes in flight that clients share fairly. It should be what
+	// the replica lets wait. Default: 16,384.
+	WritesPerNode int64
+	// ConnectionsPerClient is for one user, or, without users, one certificate or one
+	// host. Default: three quarters of ConnectionsMax, and 8 at least.
+	ConnectionsPerClient int
 	// QueueBytesMax bounds what waits for a client that does not read; beyond, its
 	// stream is closed. Half of it holds reads back first. Default: 16 MiB, or two
 	// of the largest values if that is more.
@@ -130,6 +147,10 @@ func (l *Limits) setDefaults() {
 	def(&l.BytesPerConnection, 32<<20)
 	def(&l.CallsPerNode, 262_144)
 	def(&l.BytesPerNode, 256<<20)
+	def(&l.WritesPerNode, 16_384)
+	if l.ConnectionsPerClient <= 0 {
+		l.ConnectionsPerClient = max(min(l.ConnectionsMax, 8), l.ConnectionsMax*3/4)
+	}
 	def(&l.QueueBytesMax, 16<<20)
 	def(&l.StallMs, 30_000)
 	def(&l.HeartbeatMs, messages.HeartbeatMs)

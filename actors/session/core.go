@@ -5,8 +5,10 @@ import (
 	"slices"
 
 	"github.com/concord-kv/concord/actors/watch/protocol"
+	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
+	"github.com/concord-kv/concord/state/auth"
 )
 
 // port is what the core acts through: the actor, or a test.
@@ -24,13 +26,16 @@ type port interface {
 	callWhen(low int64)
 	// closeStream ends the connection, after what is queued or now.
 	closeStream(reason *messages.ErrorDetail, now bool)
+	// checkPassword has passwordChecked called, at once or later. u may be nil.
+	checkPassword(u *messages.User, password string)
 	// wake has flush called once what is in the mailbox now was received.
 	wake()
 }
 
 // view is a state.View as sessions read it.
 type view interface {
-	Query(*messages.Query, state.Now) (*messages.QueryReply, *messages.Error)
+	// QueryAs asks for the rights, unless they are nil.
+	QueryAs(*auth.Rights, *messages.Query, state.Now) (*messages.QueryReply, *messages.Error)
 	Revision() uint64
 }
 
@@ -47,7 +52,10 @@ const (
 // said.
 type core struct {
 	id        uint64
-	principal string // the name in the client's certificate
+	peer      transport.Peer
+	who       identity
+	client    *client               // who its calls are counted for; nil before it is open
+	checking  func(*messages.Error) // a password is being checked; what follows
 	cfg       *Config
 	admission *admission
 	port      port
@@ -86,7 +94,8 @@ type core struct {
 }
 
 func newCore(id uint64, principal string, cfg *Config, a *admission, p port) *core {
-	c := &core{id: id, principal: principal, cfg: cfg, admission: a, port: p}
+	c := &core{id: id, cfg: cfg, admission: a, port: p}
+	c.who.certificate, c.who.name = principal, principal
 	c.refreshFacts()
 	c.writes.byRequest = make(map[uint64]*proposal)
 	c.watches.byID = make(map[uint64]*watch)
@@ -99,10 +108,10 @@ func (c *core) received(m *messages.ClientMessage) {
 		return
 	}
 	if c.phase == opening {
-		if hello := m.GetHello(); hello != nil {
+		if hello := m.GetHello(); hello != nil && c.checking == nil {
 			c.onHello(hello)
 		} else {
-			c.violated("the first message must be a hello")
+			c.violated("the first message must be a hello, and then it is the node's turn")
 		}
 		return
 	}
@@ -113,6 +122,8 @@ func (c *core) received(m *messages.ClientMessage) {
 		c.onCredit(m.WatchCredit)
 	case *messages.ClientMessage_CancelWatch:
 		c.onCancel(m.CancelWatch)
+	case *messages.ClientMessage_Credentials:
+		c.onCredentials(m.Credentials)
 	case *messages.ClientMessage_Heartbeat:
 	case *messages.ClientMessage_Goodbye:
 		c.close(nil)
@@ -140,6 +151,27 @@ func (c *core) onHello(h *messages.ClientHello) {
 	case h.Incarnation != 0 && h.Incarnation != f.Incarnation:
 		refusal = wrongIncarnation(h.Incarnation, f.Incarnation)
 	}
+	if refusal == nil && h.Credentials != nil {
+		refusal = messages.ValidateCredentials(h.Credentials)
+	}
+	if refusal != nil {
+		c.close(refusal.Detail)
+		return
+	}
+	if h.Credentials != nil {
+		c.show(h.Credentials, func(err *messages.Error) { c.greet(h, err) })
+		return
+	}
+	c.identify(c.cfg.Node.Auth())
+	c.greet(h, c.who.refused)
+}
+
+// greet opens the connection, or says why the client is nobody here.
+func (c *core) greet(h *messages.ClientHello, refusal *messages.Error) {
+	f := c.refreshFacts()
+	if refusal == nil {
+		refusal = c.admission.share(c)
+	}
 	if refusal != nil {
 		c.close(refusal.Detail)
 		return
@@ -158,6 +190,10 @@ func (c *core) onHello(h *messages.ClientHello) {
 		CallsMax:           uint32(c.cfg.Limits.CallsPerConnection),
 		HeartbeatMs:        uint32(c.cfg.Limits.HeartbeatMs),
 		ValueBytesMax:      f.cluster().GetValueBytesMax(),
+		User:               c.who.user(),
+
+		CredentialsExpireUnixMs: c.who.expiresMs,
+		CredentialsLeftMs:       c.leftMs(),
 	}}})
 }
 
@@ -267,8 +303,13 @@ func (c *core) cut(reason *messages.Error) {
 // stopped gives back what the connection holds of the node.
 func (c *core) stopped() {
 	c.port.tellHub(&protocol.SessionClosed{Session: c.id})
-	c.admission.leave(c.calls, c.bytes)
-	c.calls, c.bytes = 0, 0
+	if c.client == nil {
+		return
+	}
+	c.client.writes.Add(-c.writes.inFlight)
+	c.admission.leave(c.client, c.calls, c.bytes)
+	c.admission.unshare(c.client)
+	c.calls, c.bytes, c.writes.inFlight, c.client = 0, 0, 0, nil
 }
 
 // refreshFacts asks the node for its facts. The hub's window and the largest

@@ -245,7 +245,10 @@ func TestBytesInFlightAreLimited(t *testing.T) {
 
 	d = newDesk(t, Limits{BytesPerNode: 500})
 	other := newCore(10, "", d.core.cfg, d.adm, d)
-	if err := other.admit(400); err != nil {
+	if err := d.adm.share(other); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.admit(400, false); err != nil {
 		t.Fatal(err)
 	}
 	d.ask(large())

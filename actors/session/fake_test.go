@@ -2,12 +2,14 @@ package session
 
 import (
 	"fmt"
+	"log/slog"
 
 	"pgregory.net/rapid"
 
 	"github.com/concord-kv/concord/actors/watch/protocol"
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
+	"github.com/concord-kv/concord/state/auth"
 )
 
 // desk is a core on a desk: the test plays its client, replica, apply, hub and
@@ -22,6 +24,8 @@ type desk struct {
 	barriers []*messages.ReadBarrier
 	views    []*state.GetView
 	hub      []any
+
+	passwords []passwordAsked
 	sent     []*messages.ServerMessage
 	taken    int // how many of sent the client has looked at
 	backlog  int64
@@ -36,10 +40,21 @@ type desk struct {
 	received uint64
 }
 
-type fakeNode struct{ facts Facts }
+type passwordAsked struct {
+	user     *messages.User
+	password string
+}
+
+type fakeNode struct {
+	facts  Facts
+	auth   *auth.Table
+	wallMs int64
+}
+
+func (n *fakeNode) Auth() *auth.Table { return n.auth }
 
 func (n *fakeNode) Facts() Facts   { return n.facts }
-func (n *fakeNode) Now() state.Now { return state.Now{ClockMs: 7, WallMs: 8} }
+func (n *fakeNode) Now() state.Now { return state.Now{ClockMs: 7, WallMs: 8 + n.wallMs} }
 
 // newDesk returns a core that has said hello, unless raw.
 func newDesk(t rapid.TB, limits Limits) *desk {
@@ -53,12 +68,12 @@ func newDesk(t rapid.TB, limits Limits) *desk {
 }
 
 func rawDesk(t rapid.TB, limits Limits) *desk {
-	d := &desk{t: t, low: -1, nowMs: 1_000, node: &fakeNode{Facts{
+	d := &desk{t: t, low: -1, nowMs: 1_000, node: &fakeNode{facts: Facts{
 		Ready: true, ClusterID: []byte("cluster"), Incarnation: 3, ReplicaID: 1, LeaderID: 2, LeaderEndpoint: "b:1", Version: "v",
 	}}}
 	cfg := Config{Node: d.node, Limits: limits}
 	cfg.Limits.setDefaults()
-	cfg.Telemetry = noTelemetry{}
+	cfg.Telemetry, cfg.Logger = noTelemetry{}, slog.New(slog.DiscardHandler)
 	d.adm = &admission{limits: cfg.Limits}
 	d.core = newCore(9, "alice", &cfg, d.adm, d)
 	return d
@@ -69,6 +84,9 @@ func (d *desk) barrier(m *messages.ReadBarrier)  { d.barriers = append(d.barrier
 func (d *desk) getView(m *state.GetView)         { d.views = append(d.views, m) }
 func (d *desk) tellHub(m any)                    { d.hub = append(d.hub, m) }
 func (d *desk) askOperator(m *messages.AskAdmin) { d.hub = append(d.hub, m) }
+func (d *desk) checkPassword(u *messages.User, password string) {
+	d.passwords = append(d.passwords, passwordAsked{u, password})
+}
 func (d *desk) waiting() (int64, uint64)         { return d.backlog, d.written }
 func (d *desk) callWhen(low int64)               { d.low = low }
 func (d *desk) wake()                            { d.woken++ }
@@ -255,8 +273,11 @@ type page struct {
 }
 
 func (p *page) Revision() uint64 { return p.revision }
-func (p *page) Query(q *messages.Query, now state.Now) (*messages.QueryReply, *messages.Error) {
+func (p *page) QueryAs(r *auth.Rights, q *messages.Query, now state.Now) (*messages.QueryReply, *messages.Error) {
 	p.asked = append(p.asked, q)
+	if err := auth.CheckQuery(r, q); err != nil {
+		return nil, err
+	}
 	if now.WallMs != 8 {
 		return nil, messages.NewError(messages.Code_CODE_INTERNAL, "no time")
 	}

@@ -23,6 +23,7 @@ func (c *core) onFrame(f *messages.Frame) {
 	}
 	c.nextCall = f.FirstCall + n
 	c.refreshFacts()
+	c.refreshIdentity()
 	sizes, total := c.sizes(f.Operations)
 	c.cfg.Telemetry.Frame(int(n), int(total))
 	if err := c.refusal(f, total); err != nil {
@@ -83,6 +84,8 @@ func (c *core) onOperation(call uint64, op *messages.Operation, size int64, time
 		err = c.onWatch(call, o.Watch, size, timeoutMs)
 	case *messages.Operation_Admin:
 		err = c.onAdmin(call, o.Admin, size, timeoutMs)
+	case *messages.Operation_Token:
+		err = c.onToken(call, o.Token)
 	default:
 		err = messages.InvalidField("operation", "one of write, query or watch is needed")
 	}
@@ -92,7 +95,7 @@ func (c *core) onOperation(call uint64, op *messages.Operation, size int64, time
 }
 
 // admit counts a call that is about to be passed on, or refuses it.
-func (c *core) admit(size int64) *messages.Error {
+func (c *core) admit(size int64, write bool) *messages.Error {
 	l := &c.cfg.Limits
 	if c.calls >= int64(l.CallsPerConnection) {
 		return overloaded("too many calls in flight on this connection", int64(l.CallsPerConnection))
@@ -100,8 +103,11 @@ func (c *core) admit(size int64) *messages.Error {
 	if c.calls > 0 && c.bytes+size > l.BytesPerConnection {
 		return overloaded("too many bytes in flight on this connection", l.BytesPerConnection)
 	}
-	if !c.admission.enter(size) {
-		return overloaded("the node has its fill of calls", l.CallsPerNode)
+	if err := c.admission.enter(c.client, size, write); err != nil {
+		return err
+	}
+	if write {
+		c.writes.inFlight++
 	}
 	c.calls++
 	c.bytes += size

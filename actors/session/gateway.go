@@ -26,6 +26,7 @@ func NewGateway(system *actor.ActorSystem, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.passwords = newPasswords()
 	g := &Gateway{system: system, cfg: &cfg, admission: &admission{limits: cfg.Limits}, stopped: make(chan struct{})}
 	props := actor.PropsFromProducer(func() actor.Actor {
 		return &gateway{g: g, children: make(map[string]*connection), toldMs: -tickMs}

@@ -52,7 +52,12 @@ func (c *core) onQuery(call uint64, q *messages.Query, size int64, timeoutMs uin
 	if err := messages.ValidateQuery(q); err != nil {
 		return err
 	}
-	if err := c.admit(size); err != nil {
+	if c.who.guarded {
+		if err := c.mayQuery(q); err != nil {
+			return err
+		}
+	}
+	if err := c.admit(size, false); err != nil {
 		return err
 	}
 	c.addRead(&read{call: call, query: q, bytes: size, timeoutMs: timeoutMs, deadlineMs: c.nowMs + int64(timeoutMs)},
@@ -170,7 +175,11 @@ func (c *core) runRead(r *read, v view) int64 {
 		}
 		return 0
 	}
-	reply, err := v.Query(r.query, c.cfg.Node.Now())
+	if err := c.allowed(); err != nil {
+		c.failRead(r, err.Detail)
+		return 0
+	}
+	reply, err := v.QueryAs(c.who.rights, r.query, c.cfg.Node.Now())
 	if err != nil {
 		c.failRead(r, err.Detail)
 		return 0

@@ -10,7 +10,7 @@ import (
 func (c *core) reply(r *messages.Reply, bytes, requestBytes int64) {
 	c.calls--
 	c.bytes -= requestBytes
-	c.admission.leave(1, requestBytes)
+	c.admission.leave(c.client, 1, requestBytes)
 	c.queueReply(r, bytes)
 }
 

@@ -35,6 +35,7 @@ func (c *core) tick(nowMs int64, received uint64, pumpWaits bool) {
 	if c.listen(passed, received, pumpWaits); c.phase == closing {
 		return
 	}
+	c.refreshIdentity()
 	c.tellEndpoints()
 	c.expireWrites()
 	c.expireReads()

@@ -16,6 +16,7 @@ import (
 	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
+	"github.com/concord-kv/concord/state/auth"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -77,6 +78,7 @@ func (n *town) Facts() Facts {
 	return Facts{Ready: true, ClusterID: []byte("c"), Incarnation: 1, ReplicaID: 1, LeaderID: 1, Watches: uint64(n.watches.Load())}
 }
 
+func (n *town) Auth() *auth.Table { return nil }
 func (n *town) Now() state.Now {
 	if n.poison.Load() {
 		panic("poison")

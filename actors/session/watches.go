@@ -19,13 +19,14 @@ type watches struct {
 // watch is one of them. The hub feeds it; the session knows as much as it takes to
 // answer for it.
 type watch struct {
-	id      uint64
-	request *messages.WatchRequest
-	call    uint64
-	bytes   int64 // of the request, while the call is in flight
-	stage   stage
-	list    *messages.ListReply // to answer the call with
-	at      *messages.Position  // how far the client was told
+	id       uint64
+	selector *messages.Selector
+	request  *messages.WatchRequest
+	call     uint64
+	bytes    int64 // of the request, while the call is in flight
+	stage    stage
+	list     *messages.ListReply // to answer the call with
+	at       *messages.Position  // how far the client was told
 	// What came before the hub knew the watch.
 	creditEvents, creditBytes uint32
 }
@@ -48,13 +49,18 @@ func (c *core) onWatch(call uint64, r *messages.WatchRequest, size int64, timeou
 	if err := messages.ValidateWatch(r); err != nil {
 		return err
 	}
+	if c.who.guarded {
+		if err := c.mayWatch(r); err != nil {
+			return err
+		}
+	}
 	if c.watches.byID[r.WatchId] != nil {
 		return messages.NewError(messages.Code_CODE_WATCH_EXISTS, "the connection has a watch %d", r.WatchId).WithField("watch_id")
 	}
-	if err := c.admit(size); err != nil {
+	if err := c.admit(size, false); err != nil {
 		return err
 	}
-	w := &watch{id: r.WatchId, request: r, call: call, bytes: size}
+	w := &watch{id: r.WatchId, selector: r.Selector, request: r, call: call, bytes: size}
 	c.watches.byID[w.id] = w
 	switch {
 	case r.After != nil:
@@ -87,8 +93,11 @@ func withSelector(r *messages.WatchRequest) (*messages.WatchRequest, *messages.E
 func (c *core) beginAtView(r *read, v view) int64 {
 	w := r.watch
 	bytes := int64(0)
+	if c.refreshIdentity(); r.done {
+		return 0 // its rights are gone, and so is the watch
+	}
 	if w.request.List != nil {
-		reply, err := v.Query(&messages.Query{Query: &messages.Query_List{List: w.request.List}}, c.cfg.Node.Now())
+		reply, err := v.QueryAs(c.who.rights, &messages.Query{Query: &messages.Query_List{List: w.request.List}}, c.cfg.Node.Now())
 		if err != nil {
 			c.failRead(r, err.Detail)
 			return 0
@@ -150,6 +159,7 @@ func (c *core) cancelWaiting(w *watch, reason *messages.Error) {
 
 // deliver passes on what the hub has for this connection.
 func (c *core) deliver(m *protocol.Deliver) {
+	c.refreshIdentity() // before the events that follow a change of rights
 	dropped := int64(0)
 	for i := range m.Items {
 		switch item := &m.Items[i]; {
@@ -223,18 +233,37 @@ func (c *core) onEnd(m *messages.WatchEnd) {
 
 // endWatches ends all of them without asking the hub, in the order of their ids.
 func (c *core) endWatches(reason *messages.Error) {
-	for _, w := range slices.SortedFunc(maps.Values(c.watches.byID), func(a, b *watch) int { return cmp.Compare(a.id, b.id) }) {
-		switch w.stage {
-		case waiting:
-			c.cancelWaiting(w, reason)
-		case starting:
-			delete(c.watches.byID, w.id)
-			c.fail(w.call, reason.Detail, w.bytes)
-		case running:
-			c.onEnd(&messages.WatchEnd{WatchId: w.id, Reason: reason.Detail, Resume: w.at})
-		}
+	for _, w := range c.sortedWatches() {
+		c.forgetWatch(w, reason)
 	}
 	c.port.tellHub(&protocol.SessionClosed{Session: c.id})
+}
+
+func (c *core) sortedWatches() []*watch {
+	return slices.SortedFunc(maps.Values(c.watches.byID), func(a, b *watch) int { return cmp.Compare(a.id, b.id) })
+}
+
+// endWatch ends one for a reason of the session's own.
+func (c *core) endWatch(w *watch, reason *messages.Error) {
+	known := w.stage != waiting
+	c.forgetWatch(w, reason)
+	if known {
+		c.port.tellHub(&protocol.CancelWatch{Session: c.id, WatchID: w.id})
+	}
+}
+
+// forgetWatch tells the client that a watch is over. What the hub still has for it is
+// dropped.
+func (c *core) forgetWatch(w *watch, reason *messages.Error) {
+	switch w.stage {
+	case waiting:
+		c.cancelWaiting(w, reason)
+	case starting:
+		delete(c.watches.byID, w.id)
+		c.fail(w.call, reason.Detail, w.bytes)
+	case running:
+		c.onEnd(&messages.WatchEnd{WatchId: w.id, Reason: reason.Detail, Resume: w.at})
+	}
 }
 
 // allReads yields every read that has not been answered.

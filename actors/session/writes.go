@@ -15,6 +15,7 @@ type writes struct {
 	next      *messages.Propose
 	nextCalls []pendingWrite
 	nextBytes int64
+	inFlight  int64
 }
 
 // proposal is one Propose that is not wholly answered.
@@ -39,7 +40,13 @@ func (c *core) onWrite(call uint64, w *messages.Write, size int64, timeoutMs uin
 		return err
 	}
 	command := messages.CommandOf(w)
-	command.Principal = c.principal
+	if c.who.guarded {
+		if err := c.mayWrite(command); err != nil {
+			return err
+		}
+	}
+	c.sign(command)
+	c.audited(command)
 	if w.IdempotencyKey != "" {
 		hash, err := messages.RequestHash(w)
 		if err != nil {
@@ -47,7 +54,7 @@ func (c *core) onWrite(call uint64, w *messages.Write, size int64, timeoutMs uin
 		}
 		command.RequestHash = hash
 	}
-	if err := c.admit(size); err != nil {
+	if err := c.admit(size, true); err != nil {
 		return err
 	}
 	n := &c.writes
@@ -93,6 +100,7 @@ func (c *core) proposed(m *messages.Proposed) {
 		w := &p.calls[at]
 		w.answered = true
 		p.left--
+		c.writeLeft()
 		if e := r.GetError(); e != nil && beforeApply(e) {
 			c.fail(w.call, e, w.bytes)
 			continue
@@ -102,6 +110,11 @@ func (c *core) proposed(m *messages.Proposed) {
 	if p.left == 0 {
 		delete(c.writes.byRequest, m.GetRequestId())
 	}
+}
+
+func (c *core) writeLeft() {
+	c.writes.inFlight--
+	c.client.writes.Add(-1)
 }
 
 // beforeApply reports whether an error of the replica's says that apply has not
@@ -134,6 +147,7 @@ func (c *core) expireWrites() {
 		err := messages.UnknownOutcome(messages.Code_CODE_TIMEOUT, "no answer from the log").Detail
 		for _, w := range p.calls {
 			if !w.answered {
+				c.writeLeft()
 				c.fail(w.call, err, w.bytes)
 			}
 		}
