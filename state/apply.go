@@ -120,7 +120,12 @@ func (m *Machine) checkEnvelope(c *messages.Command) *messages.Error {
 
 // operate checks an operation against the configuration, which may be newer than
 // what its proposer knew, and performs it.
-func (m *Machine) operate(r *messages.Result, c *messages.Command) *messages.Error {
+func (m *Machine) operate(r *messages.Result, c *messages.Command) (err *messages.Error) {
+	if m.global.applyVersion < version2 {
+		if c, err = asVersion1(c); err != nil {
+			return err
+		}
+	}
 	if err := messages.ValidateOperation(c, m.config); err != nil {
 		return err
 	}

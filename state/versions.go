@@ -2,6 +2,9 @@ package state
 
 import (
 	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/concord-kv/concord/messages"
 )
@@ -11,15 +14,62 @@ import (
 // log has raised (RaiseApplyVersion): until then the newer build keeps the older rule.
 //
 //	1  the first
-//	2  refusals name the field at fault where version 1 left it empty
-const versionFields = 2
+//	2  refusals name the field at fault where version 1 left it empty; move_lease,
+//	   exact compaction, compares of ranges and by order; users, roles and audit
+const version2 = 2
 
-// field names the field at fault, from versionFields on.
+// field names the field at fault, from version 2 on.
 func (m *Machine) field(e *messages.Error, name string) *messages.Error {
-	if m.global.applyVersion < versionFields {
+	if m.global.applyVersion < version2 {
 		return e
 	}
 	return e.WithField(name)
+}
+
+// asVersion1 returns a command as a build of version 1 reads it: fields that came
+// later do not exist. An operation that came later stops such a build, so that it is
+// refused here until nobody runs one.
+func asVersion1(c *messages.Command) (*messages.Command, *messages.Error) {
+	newer := false
+	switch op := c.Op.(type) {
+	case *messages.Command_ChangeAuth, *messages.Command_RecordAudit:
+		return nil, messages.NewError(messages.Code_CODE_UNSUPPORTED,
+			"not before every member of the cluster is of a build that knows it (apply version %d)", version2).WithField("op")
+	case *messages.Command_Put:
+		newer = op.Put.GetMoveLease()
+	case *messages.Command_PutMany:
+		newer = slices.ContainsFunc(op.PutMany.GetPuts(), (*messages.Put).GetMoveLease)
+	case *messages.Command_Compact:
+		newer = op.Compact.GetExact()
+	case *messages.Command_Txn:
+		moves := func(o *messages.TxnOp) bool { return o.GetPut().GetMoveLease() }
+		newer = slices.ContainsFunc(op.Txn.GetSuccess(), moves) || slices.ContainsFunc(op.Txn.GetFailure(), moves) ||
+			slices.ContainsFunc(op.Txn.GetCompares(), func(c *messages.Compare) bool { return c.GetRange() != nil || c.GetOrdered() })
+	}
+	if !newer {
+		return c, nil
+	}
+	c = proto.CloneOf(c)
+	switch op := c.Op.(type) {
+	case *messages.Command_Put:
+		op.Put.MoveLease = false
+	case *messages.Command_PutMany:
+		for _, p := range op.PutMany.GetPuts() {
+			p.MoveLease = false
+		}
+	case *messages.Command_Compact:
+		op.Compact.Exact = false
+	case *messages.Command_Txn:
+		for _, o := range slices.Concat(op.Txn.GetSuccess(), op.Txn.GetFailure()) {
+			if p := o.GetPut(); p != nil {
+				p.MoveLease = false
+			}
+		}
+		for _, x := range op.Txn.GetCompares() {
+			x.Range, x.Ordered = nil, false
+		}
+	}
+	return c, nil
 }
 
 // ApplyVersion returns the version of the rules that the log has settled on, 0 before

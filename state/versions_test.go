@@ -85,6 +85,58 @@ func TestMixedVersions(t *testing.T) {
 	}
 }
 
+// TestVersion1ReadsWhatItKnows: options that came with version 2 do nothing before it,
+// as in a build that does not know them, and operations that would stop such a build
+// are refused.
+func TestVersion1ReadsWhatItKnows(t *testing.T) {
+	put := func(lease uint64) *messages.Put {
+		return &messages.Put{Key: []byte("k"), Value: []byte("v"), LeaseId: lease, MoveLease: true}
+	}
+	txn := func(x *messages.Compare, then ...*messages.TxnOp) *messages.Command {
+		return &messages.Command{Op: &messages.Command_Txn{Txn: &messages.Txn{Compares: []*messages.Compare{x}, Success: then}}}
+	}
+	for _, c := range []struct {
+		name    string
+		command *messages.Command
+		v1, v2  messages.Code
+	}{
+		{"put", &messages.Command{Op: &messages.Command_Put{Put: put(2)}},
+			messages.Code_CODE_LEASE_CONFLICT, messages.Code_CODE_OK},
+		{"put_many", &messages.Command{Op: &messages.Command_PutMany{PutMany: &messages.PutMany{Puts: []*messages.Put{put(2)}}}},
+			messages.Code_CODE_LEASE_CONFLICT, messages.Code_CODE_OK},
+		{"transaction", txn(&messages.Compare{Key: []byte("k"), Operator: messages.CompareOperator_COMPARE_OPERATOR_EQUAL, Target: &messages.Compare_Exists{Exists: true}},
+			&messages.TxnOp{Op: &messages.TxnOp_Put{Put: put(2)}}),
+			messages.Code_CODE_LEASE_CONFLICT, messages.Code_CODE_OK},
+		{"range", txn(&messages.Compare{Range: &messages.KeyRange{Start: []byte("a")}, Operator: messages.CompareOperator_COMPARE_OPERATOR_EQUAL, Target: &messages.Compare_Exists{Exists: true}}),
+			messages.Code_CODE_INVALID_ARGUMENT, messages.Code_CODE_OK},
+		{"order", txn(&messages.Compare{Key: []byte("k"), Ordered: true, Operator: messages.CompareOperator_COMPARE_OPERATOR_LESS,
+			Target: &messages.Compare_Value{Value: &messages.Compare_NullableBytes{Value: []byte("w")}}}),
+			messages.Code_CODE_INVALID_ARGUMENT, messages.Code_CODE_OK},
+		{"exact", &messages.Command{Op: &messages.Command_Compact{Compact: &messages.Compact{Revision: 1, Exact: true}}},
+			messages.Code_CODE_OK, messages.Code_CODE_COMPACTED},
+		{"users", &messages.Command{Op: &messages.Command_ChangeAuth{ChangeAuth: &messages.ChangeAuth{Change: &messages.ChangeAuth_AddRole{
+			AddRole: &messages.AddRole{Name: "r"}}}}},
+			messages.Code_CODE_UNSUPPORTED, messages.Code_CODE_OK},
+	} {
+		for version, want := range map[uint32]messages.Code{1: c.v1, 2: c.v2} {
+			s := &script{machine: state.New()}
+			s.verbs = s.table()
+			s.do(t, fmt.Sprintf("bootstrap version=%d", version))
+			s.do(t, "claim")
+			s.do(t, "grant 1h")
+			s.do(t, "grant 1h")
+			s.do(t, "put k u lease=1")
+			s.do(t, "compact 1")
+			sent := proto.CloneOf(c.command)
+			r := s.apply(parse("x"), sent)
+			if got := r.GetError().GetCode(); got != want {
+				t.Errorf("%s at version %d: %v, want %v", c.name, version, r, want)
+			}
+			s.check(t)
+		}
+	}
+}
+
 // reloadAt is what a build that knows a version reads of another one's snapshot.
 func reloadAt(t *testing.T, m *state.Machine, version uint32) *state.Machine {
 	t.Helper()
