@@ -13,6 +13,7 @@ import (
 
 	"github.com/concord-kv/concord/actors/replica"
 	"github.com/concord-kv/concord/actors/watch"
+	"github.com/concord-kv/concord/cluster/peers"
 	"github.com/concord-kv/concord/cluster/remoting"
 	"github.com/concord-kv/concord/consensus"
 	"github.com/concord-kv/concord/messages"
@@ -139,6 +140,9 @@ type Seams struct {
 	// Random is where the nonces of the lease clock and a new cluster's id come
 	// from. It is called by one goroutine at a time and never returns the same twice.
 	Random func() uint64
+	// Peers stands for the connections between nodes. PeerListenAddress is then only this
+	// node's name for the others.
+	Peers *peers.Transport
 	// ApplyVersion is the highest version of the state machine's rules that this node
 	// says it knows, and stops beyond: an older build, as it were. Default:
 	// messages.ApplyVersion.

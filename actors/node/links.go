@@ -40,10 +40,23 @@ func newLinks(f *facts) *links {
 	return &links{facts: f, removed: make(chan struct{}), peers: map[uint64]*peer{}}
 }
 
-// start links the node to the others. l is its listener, client where clients connect.
+// peerListener is where to listen for other nodes; nowhere in a simulation.
+func (c Config) peerListener() string {
+	if c.Seams.Peers != nil {
+		return ""
+	}
+	return c.PeerListenAddress
+}
+
+// start links the node to the others. l is its listener, nil in a simulation, client where
+// clients connect.
 func (k *links) start(cfg Config, l net.Listener, client string, system *actor.ActorSystem, to *actor.PID) {
+	address := cfg.PeerListenAddress
+	if l != nil {
+		address = l.Addr().String()
+	}
 	k.mesh.Store(peers.Start(peers.Config{
-		Self: cfg.self(l.Addr().String(), client), Listener: l, ServerTLS: cfg.PeerServerTLS, ClientTLS: cfg.PeerClientTLS,
+		Self: cfg.self(address, client), Listener: l, Transport: cfg.Seams.Peers, ServerTLS: cfg.PeerServerTLS, ClientTLS: cfg.PeerClientTLS,
 		Known: cfg.Members, Contacts: cfg.Contacts, Version: cfg.Version, ApplyVersion: cfg.Seams.ApplyVersion, Logger: cfg.Logger,
 		Identity: func() ([]byte, uint64) {
 			c := k.facts.cluster.Load()

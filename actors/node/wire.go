@@ -50,7 +50,7 @@ func (n *Node) open() error {
 		closeListener(clientListener)
 		return err
 	}
-	peerListener, err := listen(cfg.PeerListenAddress)
+	peerListener, err := listen(cfg.peerListener())
 	if err != nil {
 		closeListener(clientListener)
 		closeListener(adminListener)
@@ -70,7 +70,7 @@ func (n *Node) open() error {
 		closeListener(peerListener)
 		return err
 	}
-	if peerListener != nil {
+	if cfg.PeerListenAddress != "" {
 		n.links.start(cfg, peerListener, n.Addr(), n.system, n.pids.replica)
 		n.waits.Go(n.watchMembers)
 	}

@@ -7,11 +7,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/encoding"
-	protocodec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/protobuf/proto"
 
+	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -32,7 +30,7 @@ func newServer(cfg Config) *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2, PermitWithoutStream: true}),
 		grpc.StaticStreamWindowSize(windowBytes),
 		grpc.StaticConnWindowSize(windowBytes),
-		grpc.ForceServerCodecV2(encoding.GetCodecV2(protocodec.Name)),
+		grpc.ForceServerCodecV2(transport.Codec()),
 	}
 	if cfg.ServerTLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg.ServerTLS.Clone())))
@@ -40,13 +38,18 @@ func newServer(cfg Config) *grpc.Server {
 	return grpc.NewServer(opts...)
 }
 
-// accept serves a link that another node has dialled.
+// accept serves a gRPC stream.
 func (m *Mesh) accept(ss grpc.ServerStream) error {
-	ctx, cancel := context.WithCancel(ss.Context())
-	defer cancel()
 	if err := ss.SendHeader(nil); err != nil {
 		return err
 	}
+	return m.acceptStream(ss.Context(), ss)
+}
+
+// acceptStream serves a link that another node has dialled.
+func (m *Mesh) acceptStream(ctx context.Context, ss Stream) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	h, err := receiveHello(ctx, ss)
 	if err != nil {
 		return err
@@ -60,7 +63,7 @@ func (m *Mesh) accept(ss grpc.ServerStream) error {
 	}
 	m.learn(append(h.GetKnown(), h.GetFrom()))
 	// gRPC ends a stream, and with it a blocked receive, when this method returns.
-	c := newConn(ss, cancel, m.beat)
+	c := newConn(ss, cancel, m)
 	m.mu.Lock()
 	m.accepted[c] = h.GetFrom().GetReplicaId()
 	m.mu.Unlock()
@@ -89,7 +92,7 @@ func (m *Mesh) accept(ss grpc.ServerStream) error {
 }
 
 // receiveHello waits a while for the first message; nil when it is something else.
-func receiveHello(ctx context.Context, s stream) (*messages.PeerHello, error) {
+func receiveHello(ctx context.Context, s Stream) (*messages.PeerHello, error) {
 	got := make(chan *messages.PeerMessage, 1)
 	failed := make(chan error, 1)
 	go func() {
@@ -129,7 +132,7 @@ type served struct {
 
 // forward passes a proposal on to this node's replica.
 func (s *served) forward(f *messages.ForwardRequest) {
-	n, bytes := len(f.GetCommands()), proto.Size(f)
+	n, bytes := len(f.GetCommands()), messages.MessageSize(f)
 	if n == 0 {
 		return
 	}
@@ -184,7 +187,7 @@ func (s *served) reply(call uint64, first uint32, results []*messages.Result) {
 	for len(results) > 0 {
 		n, bytes := 0, 0
 		for n < len(results) {
-			size := proto.Size(results[n])
+			size := messages.ResultSize(results[n])
 			if n > 0 && bytes+size > replyBytes {
 				break
 			}

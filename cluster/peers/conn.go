@@ -5,16 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 
 	"github.com/concord-kv/concord/messages"
 )
-
-// stream is one end of a gRPC stream of PeerMessages.
-type stream interface {
-	SendMsg(m any) error
-	RecvMsg(m any) error
-}
 
 const (
 	// beatEvery is how often both sides say that they live.
@@ -27,9 +20,13 @@ const (
 // conn is an open link, whoever dialled it: a queue with a writer before the stream,
 // beats, and a reader.
 type conn struct {
-	stream stream
+	stream Stream
 	cut    func() // ends the stream, and with it a blocked send or receive
-	beat   func(seen uint64) (m *messages.PeerMessage, version uint64)
+	mesh   *Mesh
+
+	// Of the beats alone.
+	seen   uint64 // the version of the addresses that were told
+	silent int    // beats since something was heard
 
 	mu     sync.Mutex
 	queue  []outgoing
@@ -51,14 +48,14 @@ type outgoing struct {
 var errQueueFull = errors.New("the other node does not read")
 var errSilent = errors.New("nothing heard from the other node")
 
-func newConn(s stream, cut func(), beat func(uint64) (*messages.PeerMessage, uint64)) *conn {
-	return &conn{stream: s, cut: cut, beat: beat, wake: make(chan struct{}, 1), done: make(chan struct{})}
+func newConn(s Stream, cut func(), m *Mesh) *conn {
+	return &conn{stream: s, cut: cut, mesh: m, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // push queues a message. It returns false when the link is over; sending is then not
 // called.
 func (c *conn) push(m *messages.PeerMessage, sending func()) bool {
-	bytes := proto.Size(m)
+	bytes := messages.MessageSize(m)
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -96,7 +93,8 @@ func (c *conn) close(err error) {
 func (c *conn) serve(handle func(*messages.PeerMessage)) error {
 	var group sync.WaitGroup
 	group.Go(c.write)
-	group.Go(c.tick)
+	c.beat()
+	stop := c.mesh.every()(beatEvery, c.tick)
 	for {
 		m := new(messages.PeerMessage)
 		if err := c.stream.RecvMsg(m); err != nil {
@@ -112,6 +110,7 @@ func (c *conn) serve(handle func(*messages.PeerMessage)) error {
 		}
 		handle(m)
 	}
+	stop()
 	group.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,31 +155,23 @@ func (c *conn) over() bool {
 	}
 }
 
-// tick sends beats and notices silence.
+// tick notices silence and sends a beat.
 func (c *conn) tick() {
-	ticker := time.NewTicker(beatEvery)
-	defer ticker.Stop()
-	var (
-		silent int
-		seen   uint64
-	)
-	for {
-		var m *messages.PeerMessage
-		m, seen = c.beat(seen)
-		c.push(m, nil)
-		select {
-		case <-ticker.C:
-		case <-c.done:
-			return
-		}
-		c.mu.Lock()
-		if silent++; c.heard {
-			silent, c.heard = 0, false
-		}
-		c.mu.Unlock()
-		if silent >= silentBeatsMax {
-			c.close(errSilent)
-			return
-		}
+	c.mu.Lock()
+	if c.silent++; c.heard {
+		c.silent, c.heard = 0, false
 	}
+	c.mu.Unlock()
+	if c.silent >= silentBeatsMax {
+		c.close(errSilent)
+		return
+	}
+	c.beat()
+}
+
+// beat says that this node lives.
+func (c *conn) beat() {
+	var m *messages.PeerMessage
+	m, c.seen = c.mesh.beat(c.seen)
+	c.push(m, nil)
 }

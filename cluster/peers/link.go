@@ -3,7 +3,6 @@ package peers
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -12,11 +11,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
-	protocodec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/protobuf/proto"
 
+	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -91,7 +88,7 @@ func (l *link) forward(f Forward) error {
 		return unreachable(l.id)
 	}
 	request := &messages.ForwardRequest{Call: l.next + 1, TimeoutMs: f.TimeoutMs, Commands: f.Commands}
-	bytes := proto.Size(request)
+	bytes := messages.MessageSize(request)
 	if len(l.calls) > 0 && (len(l.calls) >= callsMax || l.bytes+bytes > callBytesMax) {
 		e := messages.NewError(messages.Code_CODE_OVERLOADED, "too much is under way to the leader").WithLimit(callsMax)
 		e.Detail.RetryAfterMs = 50
@@ -156,7 +153,7 @@ func (l *link) run() {
 			l.mesh.cfg.Logger.Warn("no link to a peer", "replica", l.id, "address", l.address, "error", err)
 		}
 		select {
-		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-time.After(l.mesh.redialWait(wait)):
 		case <-l.ctx.Done():
 			return
 		}
@@ -167,12 +164,12 @@ func (l *link) run() {
 func (l *link) connect() (opened bool, err error) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	defer cancel()
-	s, h, closeConn, err := l.mesh.dial(ctx, l.address, l.id)
+	s, h, hangUp, err := l.mesh.dial(ctx, l.address, l.id)
 	if err != nil {
 		return false, err
 	}
-	defer closeConn()
-	c := newConn(s, cancel, l.mesh.beat)
+	defer hangUp()
+	c := newConn(s, cancel, l.mesh)
 	l.mu.Lock()
 	l.conn = c
 	l.mu.Unlock()
@@ -210,37 +207,21 @@ func (l *link) lost() {
 	}
 }
 
-// dial opens a stream and exchanges hellos.
-func (m *Mesh) dial(ctx context.Context, address string, to uint64) (s grpc.ClientStream, h *messages.PeerHello, closeConn func(), err error) {
-	creds := insecure.NewCredentials()
-	if m.cfg.ClientTLS != nil {
-		creds = credentials.NewTLS(m.cfg.ClientTLS.Clone())
+// dial opens a stream and exchanges hellos. hangUp ends it.
+func (m *Mesh) dial(ctx context.Context, address string, to uint64) (s Stream, h *messages.PeerHello, hangUp func(), err error) {
+	open := m.dialGRPC
+	if m.cfg.Transport != nil {
+		open = m.cfg.Transport.Dial
 	}
-	cc, err := grpc.NewClient("passthrough:///"+address,
-		grpc.WithTransportCredentials(creds),
-		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
-			return (&net.Dialer{Timeout: helloTimeout}).DialContext(ctx, "tcp", addr)
-		}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
-		grpc.WithStaticStreamWindowSize(windowBytes),
-		grpc.WithStaticConnWindowSize(windowBytes),
-		grpc.WithIdleTimeout(0), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(), grpc.WithDisableHealthCheck(),
-		grpc.WithDefaultCallOptions(
-			grpc.MaxCallRecvMsgSize(messageBytesMax),
-			grpc.ForceCodecV2(encoding.GetCodecV2(protocodec.Name)),
-		),
-	)
+	s, end, err := open(ctx, address)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	defer func() {
 		if err != nil {
-			_ = cc.Close()
+			end()
 		}
 	}()
-	if s, err = cc.NewStream(ctx, &connectDesc, "/"+serviceName+"/"+connectMethod); err != nil {
-		return nil, nil, nil, err
-	}
 	if err = s.SendMsg(m.hello(to)); err != nil {
 		// The other side ended the stream; its status says why.
 		if e := s.RecvMsg(new(messages.PeerMessage)); e != nil {
@@ -259,17 +240,47 @@ func (m *Mesh) dial(ctx context.Context, address string, to uint64) (s grpc.Clie
 		err = messages.NewError(messages.Code_CODE_INVALID_ARGUMENT, "%s is replica %d's address, not replica %d's", address, h.GetFrom().GetReplicaId(), to)
 		return nil, nil, nil, err
 	}
-	return s, h, func() { _ = cc.Close() }, nil
+	return s, h, end, nil
+}
+
+func (m *Mesh) dialGRPC(ctx context.Context, address string) (Stream, func(), error) {
+	creds := insecure.NewCredentials()
+	if m.cfg.ClientTLS != nil {
+		creds = credentials.NewTLS(m.cfg.ClientTLS.Clone())
+	}
+	cc, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(creds),
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: helloTimeout}).DialContext(ctx, "tcp", addr)
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.WithStaticStreamWindowSize(windowBytes),
+		grpc.WithStaticConnWindowSize(windowBytes),
+		grpc.WithIdleTimeout(0), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(), grpc.WithDisableHealthCheck(),
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(messageBytesMax),
+			grpc.ForceCodecV2(transport.Codec()),
+		),
+	)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := cc.NewStream(ctx, &connectDesc, "/"+serviceName+"/"+connectMethod)
+	if err != nil {
+		_ = cc.Close()
+		return nil, nil, err
+	}
+	return s, func() { _ = cc.Close() }, nil
 }
 
 // ask gets a node's hello and hangs up.
 func (m *Mesh) ask(address string) (*messages.PeerHello, error) {
 	ctx, cancel := context.WithTimeout(m.ctx, helloTimeout)
 	defer cancel()
-	_, h, closeConn, err := m.dial(ctx, address, 0)
+	_, h, hangUp, err := m.dial(ctx, address, 0)
 	if err != nil {
 		return nil, err
 	}
-	closeConn()
+	hangUp()
 	return h, nil
 }

@@ -48,6 +48,8 @@ type Config struct {
 	// Refused hears why another node refused this one. Optional.
 	Refused func(*messages.Error)
 	Logger  *slog.Logger
+	// Transport replaces Listener, gRPC and the clock. nil outside of a simulation.
+	Transport *Transport
 }
 
 // Mesh is a node's links to the others. Make it with Start, end it with Close.
@@ -74,6 +76,9 @@ func Start(cfg Config) *Mesh {
 		m.server = newServer(cfg)
 		m.server.RegisterService(&serviceDesc, m)
 		m.work.Go(func() { _ = m.server.Serve(cfg.Listener) }) // ends with Stop alone
+	}
+	if cfg.Transport != nil {
+		cfg.Transport.Serve(m.acceptStream)
 	}
 	m.mu.Lock()
 	m.relink()
