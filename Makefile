@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 LDFLAGS := -X main.version=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help build run cluster cluster-status cluster-kill cluster-start cluster-pause cluster-continue test race proto proto-check lint vet bench fuzz ci clean
+.PHONY: help build run cluster cluster-status cluster-kill cluster-start cluster-pause cluster-continue test race proto proto-check lint vet bench bench-peers-build bench-peers bench-compare fuzz ci clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -49,6 +49,27 @@ lint: vet ## gofmt, vet, golangci-lint
 
 bench: ## short benchmarks: raw proposals beside puts of a remote client
 	$(GO) run ./cmd/concord bench --short
+
+# Servers that Concord is measured beside; ZooKeeper comes with the system (apt-get install zookeeper).
+PEERS := build/peers
+PEERS_FLAGS ?=
+bench-peers-build: build ## build etcd, NATS and the load program that drives them and Concord
+	mkdir -p $(PEERS)/bin
+	cd bench/peers/servers && $(GO) build -trimpath -o $(CURDIR)/$(PEERS)/bin/etcd go.etcd.io/etcd/server/v3
+	cd bench/peers/servers && $(GO) build -trimpath -o $(CURDIR)/$(PEERS)/bin/nats-server github.com/nats-io/nats-server/v2
+	cd bench/peers && $(GO) build -trimpath -o $(CURDIR)/$(PEERS)/bin/peers . && $(GO) build -trimpath -o $(CURDIR)/$(PEERS)/bin/plot ./plot
+
+bench-peers: bench-peers-build ## measure Concord, etcd, NATS and ZooKeeper in turn, with ratios; PEERS_FLAGS are further flags
+	$(PEERS)/bin/peers -concord $(BIN)/concord -bin $(PEERS)/bin -dir $(PEERS)/data -json $(PEERS)/peers.json $(PEERS_FLAGS)
+	$(PEERS)/bin/plot -o $(PEERS)/plots $(PEERS)/peers.json
+
+BASE ?= HEAD~1
+COMPARE ?= --workloads put,get --clients 1,64,1000 --duration 3s
+bench-compare: build ## measure this tree and the revision BASE in turn, with ratios; COMPARE are flags of concord bench
+	rm -rf build/base && mkdir -p build/base
+	git archive $(BASE) | tar -x -C build/base
+	cd build/base && $(GO) build -trimpath -o $(CURDIR)/build/concord-base ./cmd/concord
+	$(BIN)/concord bench --base build/concord-base $(COMPARE)
 
 # A failure prints the seed, the commit, the shrunk script and the line that replays it.
 SEEDS ?= 500

@@ -7,16 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
-)
-
-// Latencies are recorded in microseconds from 1 us to 2 minutes with three
-// significant digits.
-const (
-	latencyMinUs  = 1
-	latencyMaxUs  = 120_000_000
-	latencyDigits = 3
 )
 
 // Op is one operation of a workload: client is the number of the generator's
@@ -96,15 +86,16 @@ func (l Load) Run(ctx context.Context, workload string, op Op) (Measure, error) 
 		begin    = time.Now()
 		counted  = begin.Add(l.Warmup)
 		end      = counted.Add(l.Duration)
-		hists    = make([]*hdrhistogram.Histogram, l.Clients)
+		all      = newLatencies()
 		interval time.Duration
 	)
 	if l.Rate > 0 {
 		interval = time.Duration(float64(l.Clients) / l.Rate * float64(time.Second))
 	}
 	for c := range l.Clients {
-		hists[c] = hdrhistogram.New(latencyMinUs, latencyMaxUs, latencyDigits)
 		group.Go(func() {
+			own := sample{to: all}
+			defer own.flush()
 			// Spread the clients of an open loop over one interval.
 			due := begin.Add(interval * time.Duration(c) / time.Duration(l.Clients))
 			for n := uint64(0); ; n++ {
@@ -136,8 +127,7 @@ func (l Load) Run(ctx context.Context, workload string, op Op) (Measure, error) 
 					first.CompareAndSwap(nil, &text)
 					continue
 				}
-				us := time.Since(from).Microseconds()
-				_ = hists[c].RecordValue(min(max(us, latencyMinUs), latencyMaxUs))
+				own.add(time.Since(from).Microseconds())
 			}
 		})
 	}
@@ -159,18 +149,10 @@ func (l Load) Run(ctx context.Context, workload string, op Op) (Measure, error) 
 	}
 	group.Wait()
 	elapsed := time.Since(counted)
-	all := hists[0]
-	for _, h := range hists[1:] {
-		all.Merge(h)
-	}
-	m := Measure{
-		Workload: workload, Clients: l.Clients, Rate: l.Rate, Elapsed: elapsed,
-		Done: all.TotalCount(), Failed: failed.Load(),
-		PerSecond: float64(all.TotalCount()) / elapsed.Seconds(),
-		MeanUs:    all.Mean(),
-		P50Us:     all.ValueAtQuantile(50), P90Us: all.ValueAtQuantile(90),
-		P99Us: all.ValueAtQuantile(99), P999Us: all.ValueAtQuantile(99.9), MaxUs: all.Max(),
-	}
+	m := Measure{Workload: workload, Clients: l.Clients, Rate: l.Rate, Elapsed: elapsed, Failed: failed.Load()}
+	all.report(&m)
+	m.Done = all.hist.TotalCount()
+	m.PerSecond = float64(m.Done) / elapsed.Seconds()
 	if text := first.Load(); text != nil {
 		m.FirstError = *text
 	}
