@@ -17,6 +17,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	pipe    *pipeline.Pipeline
+	renewer *renewer               // of the open connection
 	stream  transport.ClientStream // the open one, for the timer to cut off
 	timer   Timer
 	armedAt time.Duration // when the timer fires; pipeline.Never when it is not set

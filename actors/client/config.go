@@ -26,6 +26,9 @@ type Config struct {
 	Dialer transport.Dialer
 	// TLS of the default dialer; nil for plain text.
 	TLS *tls.Config
+	// Credentials say who the client is, where its certificate does not. Default: nobody
+	// asks.
+	Credentials CredentialSource
 	// Name is shown to operators; at most 256 bytes.
 	Name string
 

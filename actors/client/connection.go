@@ -91,7 +91,14 @@ func (c *Client) run(ctx context.Context) {
 		}
 		c.mu.Lock()
 		c.stream = nil
+		if c.renewer != nil {
+			c.renewer.stop()
+			c.renewer = nil
+		}
 		c.pipe.Disconnected(err)
+		if !greeted && nobody(err) {
+			c.pipe.Refuse(err)
+		}
 		c.advance(now)
 		c.mu.Unlock()
 	}
@@ -130,7 +137,7 @@ func (c *Client) connect(ctx context.Context, endpoint string, r *route) (greete
 	defer stream.Close()
 	// What is left of the time to connect is for the greeting.
 	unblock := context.AfterFunc(dial, func() { _ = stream.Close() })
-	hello, err := c.greet(stream)
+	hello, err := c.greet(dial, stream)
 	late.Stop()
 	unblock()
 	if err != nil {
@@ -140,6 +147,7 @@ func (c *Client) connect(ctx context.Context, endpoint string, r *route) (greete
 	c.mu.Lock()
 	if err = c.pipe.Connected(hello, now); err == nil {
 		c.stream = stream
+		c.renewer = c.newRenewer(ctx, hello.GetCredentialsLeftMs())
 		if c.cfg.Discover {
 			c.pipe.SetRoam(r.learn(hello.GetEndpoints()))
 		}
@@ -153,10 +161,17 @@ func (c *Client) connect(ctx context.Context, endpoint string, r *route) (greete
 	return true, c.serve(stream, r)
 }
 
-func (c *Client) greet(s transport.ClientStream) (*messages.ServerHello, error) {
+func (c *Client) greet(ctx context.Context, s transport.ClientStream) (*messages.ServerHello, error) {
 	c.mu.Lock()
 	hello := c.pipe.Hello(c.cfg.Name)
 	c.mu.Unlock()
+	if c.cfg.Credentials != nil {
+		credentials, err := c.cfg.Credentials(ctx)
+		if err != nil {
+			return nil, err
+		}
+		hello.GetHello().Credentials = credentials
+	}
 	if err := s.Send(hello); err != nil {
 		return nil, err
 	}
@@ -204,6 +219,9 @@ func (c *Client) read(s transport.ClientStream, r *route) error {
 			return err
 		}
 		c.pipe.Receive(m, now)
+		if a := m.GetAuthenticated(); a != nil {
+			c.renewer.answered(a)
+		}
 		if hint := m.GetLeaderHint(); hint != nil && len(hint.Endpoints) > 0 && c.cfg.Discover {
 			c.pipe.SetRoam(r.learn(hint.Endpoints))
 		}

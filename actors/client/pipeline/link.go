@@ -26,6 +26,8 @@ type link struct {
 	nextWire uint64
 	wires    map[uint64]*Call // sent on this connection, not answered
 
+	renewal *messages.Credentials // to be sent
+
 	strikes int   // refusals in a row that another node might not give
 	leave   error // set when the connection should be given up
 }
@@ -71,7 +73,7 @@ func (p *Pipeline) Connected(h *messages.ServerHello, now time.Duration) error {
 	l.callsMax = orDefault(int(h.CallsMax), messages.CallsPerConnectionDefault)
 	l.operationMax = orDefault(int(h.ValueBytesMax), messages.ValueBytesCeiling) + messages.TxnOverheadBytes
 	l.heartbeat = time.Duration(orDefault(int(h.HeartbeatMs), messages.HeartbeatMs)) * time.Millisecond
-	l.lastSent, l.lastReceived, l.nextWire, l.beats = now, now, 1, 0
+	l.lastSent, l.lastReceived, l.nextWire, l.beats, l.renewal = now, now, 1, 0, nil
 	p.pause.clear()
 	p.session.pause.clear()
 	p.watches.reconnect()
@@ -83,6 +85,26 @@ func orDefault(n, def int) int {
 		return def
 	}
 	return n
+}
+
+// Renew sends new credentials on the open connection; nothing else of it changes.
+func (p *Pipeline) Renew(c *messages.Credentials) {
+	if p.link.up {
+		p.link.renewal = c
+	}
+}
+
+// Refuse completes every call that waits: no node will take them, for this reason. What
+// may have been applied is reported as unknown.
+func (p *Pipeline) Refuse(reason error) {
+	for len(p.live) > 0 {
+		c := p.live[len(p.live)-1]
+		e := withOutcome(&messages.Error{Detail: messages.DetailOf(reason)}, c.outcome())
+		p.complete(c, nil, e)
+		if n := len(p.live); n > 0 && p.live[n-1] == c {
+			return // it stays for its number's sake
+		}
+	}
 }
 
 // Disconnected takes the end of the connection, or a failure to make one. Whatever

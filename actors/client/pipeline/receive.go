@@ -26,7 +26,8 @@ func (p *Pipeline) Receive(m *messages.ServerMessage, now time.Duration) {
 		p.watches.onEnd(p, m.WatchEnd, now)
 	case *messages.ServerMessage_Goodbye:
 		p.onGoodbye(m.Goodbye)
-	case *messages.ServerMessage_Heartbeat, *messages.ServerMessage_LeaderHint, *messages.ServerMessage_Hello:
+	case *messages.ServerMessage_Heartbeat, *messages.ServerMessage_LeaderHint, *messages.ServerMessage_Hello,
+		*messages.ServerMessage_Authenticated:
 		// It counts as a sign of life; the owner looks at hints.
 	}
 }

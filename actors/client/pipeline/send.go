@@ -15,7 +15,14 @@ func (p *Pipeline) Next(now time.Duration) *messages.ClientMessage {
 	if !l.up || l.leave != nil {
 		return nil
 	}
-	m := p.watches.control()
+	var m *messages.ClientMessage
+	if l.renewal != nil {
+		m = &messages.ClientMessage{Message: &messages.ClientMessage_Credentials{Credentials: l.renewal}}
+		l.renewal = nil
+	}
+	if m == nil {
+		m = p.watches.control()
+	}
 	if m == nil {
 		m = p.nextFrame(now)
 	}
@@ -159,6 +166,9 @@ func (p *Pipeline) Sendable(now time.Duration) bool {
 	l := &p.link
 	if !l.up || l.leave != nil {
 		return false
+	}
+	if l.renewal != nil {
+		return true
 	}
 	if len(l.wires) < l.callsMax {
 		s := &p.session
