@@ -22,6 +22,9 @@ const (
 	TokenTTLMaxMs     = 90 * 24 * 3_600_000
 	TokenBytesMax     = 2_048
 
+	// ConnectionsPerNodeDefault is how many clients a node takes unless told otherwise.
+	ConnectionsPerNodeDefault = 10_000
+
 	AuditRecordsDefault = 100_000
 	AuditAgeDefaultMs   = 90 * 24 * 3_600_000
 	AuditDetailBytesMax = 1_024

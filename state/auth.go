@@ -126,10 +126,10 @@ func (m *Machine) findOnce(key string) (*idempotencyEntry, bool) {
 // granted while authorization was disabled. Call it only when there is an actor.
 func (m *Machine) mayUse(slot int32, ending bool, field string) *messages.Error {
 	r, b := m.actor, m.leases.at(slot).body
-	if r.Root() || b.owner == r.UserID {
+	if r.Root() || b.owner == r.UserID && (b.sessionID != 0 || r.AnyLease()) {
 		return nil
 	}
-	allowed := b.owner == 0 || b.keys.len() > 0
+	allowed := r.AnyLease() && b.owner != r.UserID && (b.owner == 0 || b.keys.len() > 0)
 	if allowed {
 		b.keys.scan(func(key string) bool {
 			allowed = r.LeasesKey(key) && (!ending || r.WritesKey(key))

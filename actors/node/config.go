@@ -12,6 +12,7 @@ import (
 	"github.com/lni/vfs"
 
 	"github.com/concord-kv/concord/actors/replica"
+	"github.com/concord-kv/concord/actors/session"
 	"github.com/concord-kv/concord/actors/watch"
 	"github.com/concord-kv/concord/cluster/peers"
 	"github.com/concord-kv/concord/cluster/remoting"
@@ -97,6 +98,8 @@ type Config struct {
 
 	// Replica bounds what waits for the log.
 	Replica replica.Limits
+	// Sessions bounds what clients may hold of this node.
+	Sessions session.Limits
 	// Watch bounds the watches that clients may have on this node.
 	Watch watch.Limits
 	// ExpiryTick is the longest time between two looks for expired leases, and
@@ -229,6 +232,15 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Seams = &seams
 	return c, nil
+}
+
+// clientConnections is what the listener lets in: somewhat more than sessions take, so
+// that one more is told why.
+func (c Config) clientConnections() int {
+	if c.Sessions.ConnectionsMax <= 0 {
+		return messages.ConnectionsPerNodeDefault + messages.ConnectionsPerNodeDefault/8
+	}
+	return c.Sessions.ConnectionsMax + max(8, c.Sessions.ConnectionsMax/8)
 }
 
 // standaloneRaftAddress is the address that a node without one is known by, to

@@ -15,7 +15,8 @@ import (
 // Owns: how many are under way, and the backups that are being read.
 //
 // Receives: messages.AskAdmin, from sessions; operatorDone, from the goroutine of a
-// request. Sends: messages.AdminAnswered.
+// request; messages.Proposed, of audit records. Sends: messages.AdminAnswered, and
+// messages.Propose to replica.
 //
 // Mailbox: unbounded; sessions bound what they ask. Requests wait for the cluster, so
 // each has a goroutine; beyond operationsMax they are refused.
@@ -39,6 +40,8 @@ func (o *operator) Receive(ctx actor.Context) {
 		o.onAsk(ctx, m)
 	case *operatorDone:
 		o.underWay--
+	case *messages.Proposed:
+		o.onRecorded(m)
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.DeadLetterResponse:
 	default:
 		panic(fmt.Sprintf("operator: unexpected message %T", m))
@@ -62,9 +65,19 @@ func (o *operator) onAsk(ctx actor.Context, m *messages.AskAdmin) {
 		if err != nil {
 			answer.Reply, answer.Error = nil, messages.DetailOf(err)
 		}
+		n.record(root, self, m, err)
 		root.Send(to, answer)
 		root.Send(self, &operatorDone{})
 	})
+}
+
+// onRecorded hears what became of an audit record.
+func (o *operator) onRecorded(m *messages.Proposed) {
+	for _, r := range m.GetResults() {
+		if r.GetError() != nil {
+			o.node.cfg.Logger.Warn("an audit record could not be written", "error", messages.ErrorFrom(r.GetError()))
+		}
+	}
 }
 
 // untilClosing is a context that ends after d, and when the node closes.

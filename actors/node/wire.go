@@ -77,7 +77,7 @@ func (n *Node) open() error {
 	n.dialer = transport.NewInProcess(n.gateway.Serve)
 	if clientListener != nil {
 		n.clients = transport.ServeGRPC(clientListener, n.gateway.Serve, transport.ServerOptions{
-			TLS: cfg.ClientTLS, Logger: cfg.Logger,
+			TLS: cfg.ClientTLS, Logger: cfg.Logger, ConnectionsMax: cfg.clientConnections(), ConnectionsPerHostMax: cfg.Sessions.ConnectionsPerClient,
 		})
 	}
 	if adminListener != nil {
@@ -142,6 +142,7 @@ func (n *Node) openActors(initial *state.Machine) error {
 	}))
 	gateway, err := session.NewGateway(n.system, session.Config{
 		Replica: p.replica, Apply: p.apply, Watch: p.watch, Operator: p.operator, Node: n.facts, Telemetry: sessionTelemetry{n.meter}, Logger: cfg.Logger,
+		Limits: cfg.Sessions, Recovery: n.recovers,
 		GatewayProps: n.props("gateway"), SessionProps: n.props("session"),
 	})
 	if err != nil {

@@ -139,7 +139,7 @@ func (l *Limits) setDefaults() {
 		}
 	}
 	if l.ConnectionsMax <= 0 {
-		l.ConnectionsMax = 10_000
+		l.ConnectionsMax = messages.ConnectionsPerNodeDefault
 	}
 	if l.CallsPerConnection <= 0 {
 		l.CallsPerConnection = messages.CallsPerConnectionDefault

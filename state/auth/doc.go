@@ -8,9 +8,10 @@
 //	       transaction, and prev_kv of a write
 //	write  put, delete, touch
 //	lease  attaching a key to a lease (with write). With lease over any key at all:
-//	       grant, open_session, named cursors, and keep_alive, revoke, close_session of
-//	       one's own leases. A lease of somebody else may be kept alive, and attached
+//	       grant, named cursors, and keep_alive and revoke of one's own leases. A lease
+//	       of somebody else may be kept alive, and attached
 //	       to, by whoever has lease over every key it has, and revoked with write too.
+//	       The session that numbers a client's writes needs no right at all.
 //	admin  everything that is not about keys: configuration, compaction, indexes,
 //	       members, backups, users, roles, tokens of others, audit
 //
