@@ -47,6 +47,9 @@ func (a *app) clientConfig() (client.Config, error) {
 		return client.Config{}, err
 	}
 	cfg := client.Config{Name: "concord CLI", TLS: config, Timeout: a.timeout}
+	if cfg.Credentials, err = a.credentials(); err != nil {
+		return client.Config{}, err
+	}
 	if a.verbose {
 		if cfg.Logger, err = newLogger(a.err, "debug", a.json()); err != nil {
 			return client.Config{}, err
@@ -94,4 +97,37 @@ func (a *app) tlsConfig() (*tls.Config, error) {
 		return nil, messages.InvalidField("cert", "%v", err)
 	}
 	return certs.ClientTLS(roots, &pair), nil
+}
+
+// credentials are what the flags, or else the environment, say of who this is; nil for
+// nothing.
+func (a *app) credentials() (client.CredentialSource, error) {
+	token, user := a.token, a.user
+	if token == "" && a.tokenFile == "" && user == "" {
+		token, user = a.getenv("CONCORD_AUTH_TOKEN"), a.getenv("CONCORD_USER")
+		if token != "" {
+			user = ""
+		}
+	}
+	switch {
+	case token != "" && (a.tokenFile != "" || user != ""), a.tokenFile != "" && user != "":
+		return nil, messages.InvalidField("token", "one of --token, --token-file and --user is enough")
+	case token != "":
+		return client.TokenCredentials(token), nil
+	case a.tokenFile != "":
+		return client.TokenFileCredentials(a.tokenFile), nil
+	case user == "":
+		return nil, nil
+	}
+	password := a.getenv("CONCORD_PASSWORD")
+	if a.passwordFile != "" {
+		var err error
+		if password, err = a.secret(a.passwordFile, "password-file"); err != nil {
+			return nil, err
+		}
+	}
+	if password == "" {
+		return nil, messages.InvalidField("password-file", "--user needs a password")
+	}
+	return client.PasswordCredentials(user, password), nil
 }

@@ -79,7 +79,8 @@ func exitCode(err error) int {
 	}
 	switch e.Code() {
 	case messages.Code_CODE_KEY_NOT_FOUND, messages.Code_CODE_LEASE_NOT_FOUND, messages.Code_CODE_INDEX_NOT_FOUND,
-		messages.Code_CODE_CURSOR_NOT_FOUND, messages.Code_CODE_IDEMPOTENCY_NOT_FOUND:
+		messages.Code_CODE_CURSOR_NOT_FOUND, messages.Code_CODE_IDEMPOTENCY_NOT_FOUND,
+		messages.Code_CODE_USER_NOT_FOUND, messages.Code_CODE_ROLE_NOT_FOUND:
 		return exitNotFound
 	case messages.Code_CODE_INVALID_ARGUMENT, messages.Code_CODE_TOO_LARGE, messages.Code_CODE_UNSUPPORTED:
 		return exitUsage

@@ -21,13 +21,15 @@ type app struct {
 	out, err io.Writer
 	getenv   func(string) string
 
-	endpoint        string
-	output          string
-	timeout         time.Duration
-	verbose         bool
-	ca, cert, key   string // PEM files
-	idempotencyKey  string
-	usedIdempotency string // the key of the last write
+	endpoint           string
+	output             string
+	timeout            time.Duration
+	verbose            bool
+	ca, cert, key      string // PEM files
+	token, tokenFile   string
+	user, passwordFile string
+	idempotencyKey     string
+	usedIdempotency    string // the key of the last write
 }
 
 const endpointDefault = "127.0.0.1:7411"
@@ -84,6 +86,10 @@ func (a *app) rootCommand() *cobra.Command {
 	f.StringVar(&a.ca, "ca", "", "PEM file of the authority of the nodes' certificates; turns TLS on")
 	f.StringVar(&a.cert, "cert", "", "PEM file of the client's certificate")
 	f.StringVar(&a.key, "key", "", "PEM file of the certificate's key")
+	f.StringVar(&a.token, "token", "", "who you are, as `concord auth token` printed it; else CONCORD_AUTH_TOKEN")
+	f.StringVar(&a.tokenFile, "token-file", "", "file with the token; read again when it must be renewed")
+	f.StringVar(&a.user, "user", "", "who you are, with a password; else CONCORD_USER")
+	f.StringVar(&a.passwordFile, "password-file", "", "file with the password of --user in its first line; else CONCORD_PASSWORD")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
 	root.AddCommand(
 		a.serveCommand(), a.versionCommand(), a.statusCommand(), a.revisionCommand(),
@@ -92,7 +98,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.lockCommand(), a.electCommand(), a.registerCommand(),
 		a.leaseCommand(), a.indexCommand(), a.cursorCommand(), a.compactCommand(), a.configCommand(),
 		a.clusterCommand(), a.backupCommand(), a.restoreCommand(), a.recoverCommand(), a.inspectCommand(), a.migrateCommand(),
-		a.benchCommand(), a.certCommand(),
+		a.benchCommand(), a.certCommand(), a.authCommand(), a.auditCommand(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes of every command mean", Long: exitCodes},
 	)
 	for _, c := range commands(root) {

@@ -52,6 +52,8 @@ func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
 	f.StringVar(&s.nodeKey, "node-key", "", "PEM file of its key")
 
 	f.Int64Var(&cfg.SnapshotBytes, "snapshot-bytes", 0, "bytes of applied entries that lead to a snapshot; 0: 256 MiB")
+	f.IntVar(&cfg.Sessions.ConnectionsMax, "connections-max", messages.ConnectionsPerNodeDefault, "connections of clients that this node takes")
+	f.IntVar(&cfg.Sessions.ConnectionsPerClient, "connections-per-client", 0, "those of one user, or, without users, of one host; 0: three quarters of all")
 	f.IntVar(&cfg.Watch.WatchersMax, "watches-max", messages.WatchersPerNodeDefault, "watches that this node serves")
 	f.IntVar(&cfg.Watch.WatchersPerSessionMax, "watches-per-client", messages.WatchersPerClientDefault, "watches that one connection may have")
 
