@@ -9,7 +9,8 @@ import (
 	"github.com/lni/dragonboat/v4/raftpb"
 )
 
-// quietTan makes Tan logs that do not write when there is nothing to write.
+// quietTan makes Tan logs that do not write when there is nothing to write, and that do
+// not read from the disk, or not much at a time, for followers that are behind.
 type quietTan struct{}
 
 func (quietTan) Name() string { return tan.Factory.Name() }
@@ -19,7 +20,7 @@ func (quietTan) Create(cfg config.NodeHostConfig, cb config.LogDBCallback, dirs,
 	if err != nil {
 		return nil, err
 	}
-	return newQuietLog(db), nil
+	return newRecentLog(newQuietLog(db)), nil
 }
 
 // quietLog keeps Tan from two needless writes.

@@ -160,7 +160,7 @@ func crashLog(seed uint64, wrap func(raftio.ILogDB) raftio.ILogDB) (err error) {
 
 func TestQuietLogKeepsWhatRaftNeeds(t *testing.T) {
 	for seed := range uint64(300) {
-		if err := crashLog(seed, func(db raftio.ILogDB) raftio.ILogDB { return newQuietLog(db) }); err != nil {
+		if err := crashLog(seed, func(db raftio.ILogDB) raftio.ILogDB { return newRecentLog(newQuietLog(db)) }); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
