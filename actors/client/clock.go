@@ -55,3 +55,6 @@ func timeLeft(ctx context.Context) (time.Duration, bool) {
 	}
 	return time.Until(deadline), true
 }
+
+// StepCall is how the name of a Step begins that comes before a request is sent.
+const StepCall = "call "

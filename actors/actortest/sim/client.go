@@ -48,7 +48,10 @@ func (h *holder) session() *session.Session {
 // open starts a client that knows all nodes, or those named.
 func (w *World) open(name string, endpoints []string) *Client {
 	c := &Client{world: w, name: name, leases: map[string]uint64{}}
-	c.clock.hand = hand{world: w, rate: 1}
+	c.clock.hand, c.clock.calls = hand{world: w, rate: 1}, w.opts.Turns
+	if w.opts.Turns { // clocks of machines have nothing to do with each other
+		c.clock.hand.local = time.Duration(mix(w.opts.Seed, uint64(len(w.clients)))%10_000) * time.Second
+	}
 	var dialer transport.Dialer = codecDialer{&w.network, name}
 	if w.opts.GRPC {
 		dialer = w.network.grpcDialer(name)

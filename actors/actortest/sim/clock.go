@@ -37,6 +37,7 @@ func (h *hand) after(d time.Duration) time.Duration {
 type nodeClock struct {
 	hand
 	wallOffset time.Duration
+	mu         sync.Mutex // goroutines of links set tickers
 	tickers    []*ticker
 }
 
@@ -44,7 +45,6 @@ type ticker struct {
 	every time.Duration
 	next  time.Duration // by the node's own clock
 	fn    func()
-	off   bool
 }
 
 // startMs keeps readings away from 0, which some take for "never".
@@ -61,16 +61,33 @@ func (c *nodeClock) WallMs() int64 { return wallStart + (c.read() + c.wallOffset
 
 // Every implements node.Clock.
 func (c *nodeClock) Every(interval time.Duration, fn func()) (stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	t := &ticker{every: interval, next: c.read() + interval, fn: fn}
 	c.tickers = append(c.tickers, t)
-	return func() { t.off = true }
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if i := slices.Index(c.tickers, t); i >= 0 {
+			c.tickers = slices.Delete(c.tickers, i, i+1)
+		}
+	}
+}
+
+// reset forgets all tickers: those of a boot that is over.
+func (c *nodeClock) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tickers = nil
 }
 
 // due returns a ticker that is due; ticks that were missed are dropped.
 func (c *nodeClock) due() *ticker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := c.read()
 	for _, t := range c.tickers {
-		if !t.off && t.next <= now {
+		if t.next <= now {
 			return t
 		}
 	}
@@ -90,6 +107,9 @@ type clientClock struct {
 	hand   hand
 	timers []*timer
 	turns  []turn // goroutines that wait for their turn
+	// calls: each call of the client waits for its turn as well. A client that does one
+	// thing at a time needs none.
+	calls bool
 }
 
 type turn struct {
@@ -100,6 +120,9 @@ type turn struct {
 // Step implements client.Stepper: the renewal of leases is a step of its own, else it
 // would race with the writer for the next message.
 func (c *clientClock) Step(what string) {
+	if !c.calls && strings.HasPrefix(what, client.StepCall) {
+		return
+	}
 	t := turn{what, make(chan struct{})}
 	c.mu.Lock()
 	i, _ := slices.BinarySearchFunc(c.turns, what, func(o turn, what string) int { return strings.Compare(o.what, what) })

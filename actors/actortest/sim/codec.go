@@ -54,7 +54,7 @@ type codecDialer struct {
 
 // Dial implements transport.Dialer.
 func (d codecDialer) Dial(ctx context.Context, to string) (transport.ClientStream, error) {
-	c, err := d.network.dialFor(ctx, d.client, to)
+	c, err := d.network.dialFor(ctx, d.client, 0, to)
 	if err != nil {
 		e := messages.NewError(messages.Code_CODE_UNAVAILABLE, "no connection to %s", to)
 		e.Err = err
@@ -64,8 +64,8 @@ func (d codecDialer) Dial(ctx context.Context, to string) (transport.ClientStrea
 }
 
 // dialFor waits for a connection.
-func (n *network) dialFor(ctx context.Context, client, to string) (net.Conn, error) {
-	w := n.dial(client, nodeOf(to), to)
+func (n *network) dialFor(ctx context.Context, client string, from uint64, to string) (net.Conn, error) {
+	w := n.dial(client, from, nodeOf(to), to)
 	select {
 	case r := <-w.done:
 		return r.conn, r.err

@@ -67,6 +67,6 @@ func (n *Node) accept(c *conn) {
 // grpcDialer is a client's.
 func (n *network) grpcDialer(client string) transport.Dialer {
 	return transport.NewGRPCDialer(transport.DialerOptions{
-		DialContext: func(ctx context.Context, to string) (net.Conn, error) { return n.dialFor(ctx, client, to) },
+		DialContext: func(ctx context.Context, to string) (net.Conn, error) { return n.dialFor(ctx, client, 0, to) },
 	})
 }

@@ -21,6 +21,7 @@ type nodeLog struct {
 
 	mu       sync.Mutex
 	pending  []*pending // in the order of asking
+	asking   []asking
 	detached bool
 
 	ready     chan struct{} // closed once memlog says ready
@@ -142,8 +143,12 @@ func (l *nodeLog) serveClose() {
 func (l *nodeLog) detach() {
 	l.mu.Lock()
 	waiting := l.pending
-	l.pending, l.detached = nil, true
+	asking := l.asking
+	l.pending, l.asking, l.detached = nil, nil, true
 	l.mu.Unlock()
+	for _, a := range asking {
+		a.refuse()
+	}
 	for _, p := range waiting {
 		if p.done != nil {
 			p.done(nil, messages.UnknownOutcome(messages.Code_CODE_NODE_STOPPING, "the node crashed"))

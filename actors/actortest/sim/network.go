@@ -27,6 +27,7 @@ type conn struct {
 	number int
 	client string // both ends know who they join
 	node   uint64
+	dialer uint64 // the node that dialled; 0: a client has
 	atNode bool
 	peer   *conn
 
@@ -47,6 +48,7 @@ type conn struct {
 // dialing is a client that waits for a connection.
 type dialing struct {
 	client   string
+	from     uint64 // the node that dials; 0: a client does
 	node     uint64
 	endpoint string
 	done     chan dialed // has room for one
@@ -64,8 +66,8 @@ var (
 )
 
 // dial queues a wish; the world decides what becomes of it.
-func (n *network) dial(client string, node uint64, endpoint string) *dialing {
-	d := &dialing{client: client, node: node, endpoint: endpoint, done: make(chan dialed, 1)}
+func (n *network) dial(client string, from, node uint64, endpoint string) *dialing {
+	d := &dialing{client: client, from: from, node: node, endpoint: endpoint, done: make(chan dialed, 1)}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dials = append(n.dials, d)
@@ -79,12 +81,12 @@ func (n *network) forget(d *dialing) {
 }
 
 // connect makes the two ends of a connection.
-func (n *network) connect(client string, node uint64) (clientEnd, nodeEnd *conn) {
+func (n *network) connect(d *dialing) (clientEnd, nodeEnd *conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.made++
-	a := &conn{net: n, number: 2 * n.made, client: client, node: node}
-	b := &conn{net: n, number: 2*n.made + 1, client: client, node: node, atNode: true}
+	a := &conn{net: n, number: 2 * n.made, client: d.client, node: d.node, dialer: d.from}
+	b := &conn{net: n, number: 2*n.made + 1, client: d.client, node: d.node, dialer: d.from, atNode: true}
 	a.peer, b.peer = b, a
 	a.arrived, b.arrived = sync.NewCond(&a.mu), sync.NewCond(&b.mu)
 	n.conns = append(n.conns, a, b)
@@ -260,10 +262,13 @@ func (c *conn) LocalAddr() net.Addr {
 // RemoteAddr implements net.Conn.
 func (c *conn) RemoteAddr() net.Addr { return c.peer.LocalAddr() }
 
+// joins says whether one end of the connection is at a node.
+func (c *conn) joins(id uint64) bool { return c.node == id || c.dialer == id }
+
 // resetNode breaks all connections of a node.
 func (n *network) resetNode(id uint64) {
 	n.each(func(c *conn) {
-		if c.node == id && c.atNode {
+		if c.joins(id) && c.atNode {
 			c.reset()
 		}
 	})
@@ -272,10 +277,10 @@ func (n *network) resetNode(id uint64) {
 // flush delivers what a node that is being closed still says; nothing of it is lost.
 func (n *network) flush(id uint64) (moved bool) {
 	n.each(func(c *conn) {
-		if c.node == id && c.tell() {
+		if c.joins(id) && c.tell() {
 			moved = true
 		}
-		if c.node == id && c.sendable() {
+		if c.joins(id) && c.sendable() {
 			c.deliver(func(size int) int { return size })
 			moved = true
 		}

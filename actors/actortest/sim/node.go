@@ -12,8 +12,10 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/concord-kv/concord/actors/node"
+	"github.com/concord-kv/concord/cluster/peers"
 	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/consensus"
+	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
 	"github.com/concord-kv/concord/state/store"
 )
@@ -39,6 +41,10 @@ type Node struct {
 	server   *transport.GRPCServer
 	probe    probe
 	random   uint64
+	// acceptPeer serves a link of another node; nil before the node has links.
+	acceptPeer func(context.Context, peers.Stream) error
+	joined     bool // added to a running cluster
+	removed    bool // for good
 
 	view   *state.View   // after the last batch
 	events []store.Event // of the last batch
@@ -49,6 +55,37 @@ func endpoint(id uint64) string { return "n" + strconv.FormatUint(id, 10) }
 func nodeOf(endpoint string) uint64 {
 	id, _ := strconv.ParseUint(strings.TrimPrefix(endpoint, "n"), 10, 64)
 	return id
+}
+
+// addNode makes a node that is down.
+func (w *World) addNode(id uint64) *Node {
+	n := &Node{world: w, id: id}
+	n.clock.hand = hand{world: w, rate: 1, local: time.Duration(mix(w.opts.Seed, id-1)%1000) * time.Second}
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+// lookAfterNodes ends the processes that cannot go on: their disk is full, or they have
+// learnt that they were removed.
+func (w *World) lookAfterNodes() {
+	for _, n := range w.nodes {
+		if !n.up {
+			continue
+		}
+		if err := w.log.Failed(n.id); err != nil {
+			w.trace("n%d ends: %v", n.id, err)
+			w.say("n%d ends: %v", n.id, err)
+			n.crash()
+			continue
+		}
+		select {
+		case <-n.node.Removed():
+			w.trace("n%d was removed", n.id)
+			n.stop()
+			n.removed = true
+		default:
+		}
+	}
 }
 
 // probe is a process in a node's actor system that the world asks in the name of.
@@ -69,7 +106,7 @@ func (p *probe) Stop(*actor.PID) {}
 
 // start boots the node. One that cannot, because its snapshot is damaged, stays down.
 func (n *Node) start() {
-	if n.up {
+	if n.up || n.removed {
 		return
 	}
 	w := n.world
@@ -81,7 +118,8 @@ func (n *Node) start() {
 	}()
 	n.boots++
 	n.up, n.paused, n.view, n.events = true, false, nil, nil
-	n.clock.tickers = nil
+	n.clock.reset()
+	n.acceptPeer = nil
 	b := &board{}
 	id := n.id
 	b.handled = func(who string, m any) {
@@ -96,26 +134,34 @@ func (n *Node) start() {
 	}
 	n.board, n.log, n.probe = b, newNodeLog(n), probe{}
 	endpoints := map[uint64]string{}
+	var members []*messages.MemberAddress
 	for _, o := range w.nodes {
 		endpoints[o.id] = endpoint(o.id)
+		members = append(members, o.address())
 	}
 	started, err := node.Start(node.Config{
 		ReplicaID: n.id, Clock: &n.clock, Endpoints: endpoints, Bootstrap: w.opts.Config,
+		RaftAddress: n.address().Raft, PeerListenAddress: n.address().Peer, Members: members,
 		ClockInterval: w.opts.Tick, StartTimeout: -1, CloseTimeout: 50 * time.Millisecond,
 		Fail:  func(reason any, stack []byte) { w.failf("fail-stop", "n%d: %v\n%s", id, reason, stack) },
-		Seams: &node.Seams{OpenLog: n.openLog, Props: n.props, Random: n.nextRandom},
+		Seams: &node.Seams{OpenLog: n.openLog, Props: n.props, Random: n.nextRandom, Peers: n.peerTransport()},
 	})
 	if err != nil {
 		panic(fmt.Sprintf("sim: n%d does not start: %v", n.id, err))
 	}
 	n.node = started
+	synctest.Wait() // its links dial
 	if w.opts.GRPC {
 		n.serveGRPC()
 	}
 }
 
 func (n *Node) openLog(a consensus.Applier, l consensus.Listener) (consensus.Log, error) {
-	n.log.Log = n.world.log.Start(n.id, nodeApplier{a, n}, l)
+	start := n.world.log.Start
+	if n.joined && n.boots == 1 {
+		start = n.world.log.Join
+	}
+	n.log.Log = start(n.id, nodeApplier{a, n}, l)
 	return n.log, nil
 }
 
@@ -227,6 +273,9 @@ func (n *Node) bury(b *board, l *nodeLog, dead *node.Node) {
 			b.mu.Unlock()
 			return
 		default:
+		}
+		if !l.detached {
+			l.serveAsk()
 		}
 		l.serveClose()
 		moved := false

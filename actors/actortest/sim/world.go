@@ -4,12 +4,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"runtime/debug"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"testing/synctest"
 	"time"
 
 	"github.com/concord-kv/concord/consensus/memlog"
@@ -38,6 +34,9 @@ type Options struct {
 	// Calm lets everything that can happen do so before time goes on; else the seed
 	// leaves some for later.
 	Calm bool
+	// Turns has every call of a client wait for its turn, for clients that do many things
+	// at a time.
+	Turns bool
 }
 
 // Failure is a broken promise.
@@ -74,6 +73,7 @@ type World struct {
 	choices []choice
 	logIdle bool
 	logDead bool          // it has panicked
+	woke    bool          // the log has answered a goroutine
 	holes   map[path]bool // paths that swallow bytes
 	last    *Op           // of the last client line
 
@@ -109,9 +109,7 @@ func New(opts Options) *World {
 	w.leases.init(w)
 	w.recipes.init(w)
 	for id := range uint64(opts.Nodes) {
-		n := &Node{world: w, id: id + 1}
-		n.clock.hand = hand{world: w, rate: 1, local: time.Duration(mix(opts.Seed, id)%1000) * time.Second}
-		w.nodes = append(w.nodes, n)
+		w.addNode(id + 1)
 	}
 	return w
 }
@@ -138,245 +136,6 @@ func (w *World) Failure() *Failure {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failure
-}
-
-// choice is something that can happen now.
-type choice struct {
-	kind   choiceKind
-	node   *Node
-	client *Client
-	conn   *conn
-	dial   *dialing
-	watch  *watched
-	i      int
-}
-
-type choiceKind uint8
-
-const (
-	chooseLog choiceKind = iota
-	chooseActor
-	chooseTicker
-	chooseConn
-	chooseTell
-	chooseDial
-	chooseTimer
-	chooseTurn
-	chooseWatch
-)
-
-// Step lets one thing happen; false if nothing can until time goes on. A panic of what
-// runs in the world's goroutine is a broken promise; the log is then left alone.
-func (w *World) Step() (stepped bool) {
-	defer func() {
-		if r := recover(); r != nil {
-			w.logDead, stepped = true, true
-			w.failf("panic", "%v\n%s", r, debug.Stack())
-		}
-	}()
-	for {
-		w.collect()
-		if len(w.choices) == 0 {
-			return false
-		}
-		c := w.choices[w.rng.IntN(len(w.choices))]
-		if c.kind == chooseLog && !w.log.Step() {
-			w.logIdle = true
-			continue
-		}
-		w.steps++
-		w.perform(c)
-		for _, n := range w.nodes {
-			n.afterStep()
-		}
-		w.collectResults()
-		w.recipes.check()
-		return true
-	}
-}
-
-// collect lists what can happen, in an order that only depends on the run.
-func (w *World) collect() {
-	w.choices = w.choices[:0]
-	if !w.logIdle && !w.logDead {
-		// As likely as all the actors of a node: the log has many things to do.
-		w.choices = append(w.choices, choice{kind: chooseLog}, choice{kind: chooseLog}, choice{kind: chooseLog})
-	}
-	for _, n := range w.nodes {
-		if !n.runs() {
-			continue
-		}
-		for i := range n.board.count() {
-			w.choices = append(w.choices, choice{kind: chooseActor, node: n, i: i})
-		}
-		if n.clock.due() != nil {
-			w.choices = append(w.choices, choice{kind: chooseTicker, node: n})
-		}
-	}
-	w.network.each(func(c *conn) {
-		if c.untold() {
-			w.choices = append(w.choices, choice{kind: chooseTell, conn: c})
-		}
-		if c.sendable() && w.passes(c) {
-			w.choices = append(w.choices, choice{kind: chooseConn, conn: c})
-		}
-	})
-	w.network.mu.Lock()
-	// Several clients may have come within one step: their order must not be that of
-	// their goroutines. Each has one wish at most that is not over.
-	slices.SortStableFunc(w.network.dials, func(a, b *dialing) int { return strings.Compare(a.client, b.client) })
-	kept := w.network.dials[:0]
-	for _, d := range w.network.dials {
-		if d.over {
-			continue
-		}
-		kept = append(kept, d)
-		if n := w.node(d.node); (!n.up || !n.paused) && !w.holes[path{d.client, d.node, true}] && !w.holes[path{d.client, d.node, false}] {
-			w.choices = append(w.choices, choice{kind: chooseDial, dial: d})
-		}
-	}
-	w.network.dials = kept
-	w.network.mu.Unlock()
-	for _, c := range w.clients {
-		if c.paused || c.closed {
-			continue
-		}
-		for i := range c.clock.waiting() {
-			w.choices = append(w.choices, choice{kind: chooseTurn, client: c, i: i})
-		}
-		if c.clock.isDue(w.now) {
-			w.choices = append(w.choices, choice{kind: chooseTimer, client: c})
-		}
-		for _, x := range c.watches {
-			if x.ready() {
-				w.choices = append(w.choices, choice{kind: chooseWatch, client: c, watch: x})
-			}
-		}
-	}
-}
-
-// passes says whether bytes of c get through to the other end.
-func (w *World) passes(c *conn) bool {
-	if w.holes[path{c.client, c.node, !c.atNode}] {
-		return false
-	}
-	if !c.atNode {
-		return w.node(c.node).runs()
-	}
-	cl := w.client(c.client)
-	return cl == nil || !cl.paused
-}
-
-func (w *World) perform(c choice) {
-	switch c.kind {
-	case chooseLog:
-		w.trace("log step")
-		return
-	case chooseActor:
-		m := c.node.board.at(c.i)
-		if m == nil {
-			return
-		}
-		m.handle()
-		if m.name != "session" && m.name != "gateway" && (m.name != "node" || c.node.isReady()) {
-			w.logIdle = false
-			return // nothing of it reaches a goroutine
-		}
-	case chooseTicker:
-		w.trace("tick n%d", c.node.id)
-		c.node.clock.due().fire(c.node.clock.read())
-		return
-	case chooseConn:
-		moved := c.conn.deliver(w.part)
-		w.trace("net %s %d bytes %016x", c.conn.name(), len(moved), hashBytes(moved))
-		if cl := w.client(c.conn.client); cl != nil && c.conn.atNode {
-			cl.heard()
-		}
-	case chooseTell:
-		w.trace("closed %s", c.conn.name())
-		c.conn.tell()
-	case chooseDial:
-		w.answerDial(c.dial)
-	case chooseTimer:
-		if t := c.client.clock.take(w.now); t != nil {
-			w.trace("timer %s %s", c.client.name, t.label)
-			go t.f()
-		}
-	case chooseTurn:
-		w.trace("turn %s %s", c.client.name, c.client.clock.goOn(c.i))
-	case chooseWatch:
-		c.watch.poll()
-	}
-	w.logIdle = false
-	synctest.Wait()
-}
-
-// part chooses how much of a write arrives at once: mostly all of it.
-func (w *World) part(size int) int {
-	if size > 1 && !w.opts.Calm && w.rng.IntN(20) == 0 {
-		return 1 + w.rng.IntN(size-1)
-	}
-	return size
-}
-
-func (w *World) answerDial(d *dialing) {
-	w.network.forget(d)
-	n := w.node(d.node)
-	if !n.up {
-		w.trace("dial %s n%d refused", d.client, d.node)
-		d.done <- dialed{err: errRefused}
-		return
-	}
-	w.trace("dial %s n%d", d.client, d.node)
-	a, b := w.network.connect(d.client, d.node)
-	n.accept(b)
-	d.done <- dialed{conn: a}
-}
-
-// Settle lets everything happen that can without time.
-func (w *World) Settle() {
-	const most = 1_000_000
-	for range most {
-		if !w.Step() {
-			return
-		}
-	}
-	w.failf("rest", "the world does not settle")
-}
-
-// Advance moves time by d, tick by tick. Unless the world is calm, some of what could
-// happen at a tick is left for later ones.
-func (w *World) Advance(d time.Duration) {
-	for end := w.now + d; w.now < end && w.Failure() == nil; {
-		if w.opts.Calm || w.rng.IntN(4) > 0 {
-			w.Settle()
-		} else {
-			for range w.rng.IntN(40) {
-				if !w.Step() {
-					break
-				}
-			}
-		}
-		w.tick(min(w.opts.Tick, end-w.now))
-	}
-	if w.opts.Calm {
-		w.Settle()
-	}
-}
-
-// tick lets time pass, and nothing else.
-func (w *World) tick(d time.Duration) {
-	w.now += d
-	w.shared.Store(int64(w.now))
-	time.Sleep(d) // the bubble's time goes along
-	synctest.Wait()
-	if !w.logDead {
-		w.log.Tick()
-	}
-	w.logIdle = false
-	w.trace("time %v", w.now)
-	w.collectResults()
-	w.recipes.check()
 }
 
 func (w *World) node(id uint64) *Node {
