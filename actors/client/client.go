@@ -117,6 +117,7 @@ func (c *Client) do(ctx context.Context, op *messages.Operation) (*messages.Repl
 	if !ok {
 		timeout = c.cfg.Timeout
 	}
+	stepBefore(c.cfg.Clock, op)
 	now := c.cfg.Clock.Now()
 	call := pipeline.NewCall(kindOf(op), op, now+timeout)
 	if err := c.submit(call, now); err != nil {

@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // Clock is how the client tells time. Simulations bring their own.
@@ -22,6 +24,33 @@ type Stepper interface{ Step(what string) }
 func step(c Clock, what string) {
 	if s, ok := c.(Stepper); ok {
 		s.Step(what)
+	}
+}
+
+// stepBefore is step before a request is sent, named by what it says.
+func stepBefore(c Clock, m proto.Message) {
+	if s, ok := c.(Stepper); ok {
+		b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+		s.Step(StepCall + string(b))
+	}
+}
+
+// StepCall is how the name of a Step begins that comes before a request is sent.
+const StepCall = "call "
+
+// Pause waits on a clock; false when ctx was over first, also for no time at all.
+func Pause(ctx context.Context, clock Clock, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	over := make(chan struct{})
+	t := clock.AfterFunc(d, func() { close(over) })
+	defer t.Stop()
+	select {
+	case <-over:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -55,6 +84,3 @@ func timeLeft(ctx context.Context) (time.Duration, bool) {
 	}
 	return time.Until(deadline), true
 }
-
-// StepCall is how the name of a Step begins that comes before a request is sent.
-const StepCall = "call "

@@ -25,7 +25,9 @@ type route struct {
 	endpoints  []string // those of the configuration first
 	configured int
 	next       int
-	failures   int // in a row
+	failures   int    // in a row
+	last       string // the one that was chosen last
+	leader     string // where the leader was said to be since then; "" if nobody said
 }
 
 func newRoute(endpoints []string, random func() uint64) *route {
@@ -49,9 +51,21 @@ func (r *route) learn(endpoints []string) bool {
 	return len(r.endpoints) > 1
 }
 
+// hint takes where a node says that the leader is. It is tried next, once: what goes
+// through another node takes a hop more.
+func (r *route) hint(leader string) {
+	if slices.Contains(r.endpoints, leader) {
+		r.leader = leader
+	}
+}
+
 func (r *route) choose() string {
-	e := r.endpoints[r.next%len(r.endpoints)]
-	r.next++
+	e := r.leader
+	if e == "" || e == r.last {
+		e = r.endpoints[r.next%len(r.endpoints)]
+		r.next++
+	}
+	r.last, r.leader = e, ""
 	return e
 }
 
@@ -69,16 +83,19 @@ func (c *Client) run(ctx context.Context) {
 	defer close(c.done)
 	r := newRoute(c.cfg.Endpoints, c.cfg.Random)
 	for ctx.Err() == nil {
-		if !c.pauseFor(ctx, r.wait(c.cfg.Random)) {
+		if !Pause(ctx, c.cfg.Clock, r.wait(c.cfg.Random)) {
 			return
 		}
 		endpoint := r.choose()
 		began := c.cfg.Clock.Now()
 		greeted, err := c.connect(ctx, endpoint, r)
 		now := c.cfg.Clock.Now()
-		if greeted {
+		switch {
+		case ctx.Err() != nil:
+			c.cfg.Logger.Info("closed", "endpoint", endpoint)
+		case greeted:
 			c.cfg.Logger.Info("disconnected", "endpoint", endpoint, "reason", err)
-		} else {
+		default:
 			c.cfg.Logger.Debug("not connected", "endpoint", endpoint, "reason", err)
 		}
 		if greeted && now-began >= redialMax {
@@ -101,22 +118,6 @@ func (c *Client) run(ctx context.Context) {
 		}
 		c.advance(now)
 		c.mu.Unlock()
-	}
-}
-
-// pauseFor waits; false when ctx ended first.
-func (c *Client) pauseFor(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	over := make(chan struct{})
-	t := c.cfg.Clock.AfterFunc(d, func() { close(over) })
-	defer t.Stop()
-	select {
-	case <-over:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -222,8 +223,11 @@ func (c *Client) read(s transport.ClientStream, r *route) error {
 		if a := m.GetAuthenticated(); a != nil {
 			c.renewer.answered(a)
 		}
-		if hint := m.GetLeaderHint(); hint != nil && len(hint.Endpoints) > 0 && c.cfg.Discover {
-			c.pipe.SetRoam(r.learn(hint.Endpoints))
+		if hint := m.GetLeaderHint(); hint != nil {
+			if len(hint.Endpoints) > 0 && c.cfg.Discover {
+				c.pipe.SetRoam(r.learn(hint.Endpoints))
+			}
+			r.hint(hint.GetEndpoint())
 		}
 		leave := c.pipe.Leave()
 		c.advance(now)

@@ -35,10 +35,11 @@ type WatchBatch = pipeline.Batch
 // gap and without a repeat, until it is closed or ends for a reason that resuming cannot
 // mend: compacted above all. One goroutine at a time may call Next.
 type Watcher struct {
-	client *Client
-	watch  *pipeline.Watch
-	stop   func() bool
-	start  WatchStart
+	client  *Client
+	request *messages.WatchRequest
+	watch   *pipeline.Watch
+	stop    func() bool
+	start   WatchStart
 }
 
 // WatchStart says where a watch began.
@@ -85,6 +86,7 @@ func (c *Client) openWatch(ctx context.Context, r *messages.WatchRequest, progre
 	if err := messages.ValidateWatch(r); err != nil {
 		return nil, nil, err
 	}
+	stepBefore(c.cfg.Clock, r)
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -96,7 +98,7 @@ func (c *Client) openWatch(ctx context.Context, r *messages.WatchRequest, progre
 		return nil, nil, err
 	}
 	c.kick()
-	w := &Watcher{client: c, watch: pw}
+	w := &Watcher{client: c, request: r, watch: pw}
 	started, err := w.awaitStart(ctx)
 	if err != nil {
 		w.end(err)
@@ -193,6 +195,7 @@ func (w *Watcher) Close() {
 }
 
 func (w *Watcher) end(reason error) {
+	stepBefore(w.client.cfg.Clock, w.request)
 	w.client.mu.Lock()
 	w.client.pipe.CloseWatch(w.watch, reason)
 	w.client.mu.Unlock()

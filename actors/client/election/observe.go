@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/concord-kv/concord/actors/client"
-	"github.com/concord-kv/concord/actors/client/internal/line"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -32,7 +31,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			if !on {
 				return
 			}
-			if code := messages.CodeOf(err); ctx.Err() != nil || code == messages.Code_CODE_CANCELLED || !line.Pause(ctx, e.line.Session().Client().Clock(), observeRetry) {
+			if code := messages.CodeOf(err); ctx.Err() != nil || code == messages.Code_CODE_CANCELLED || !client.Pause(ctx, e.line.Session().Client().Clock(), observeRetry) {
 				yield(Leader{}, err)
 				return
 			}

@@ -36,6 +36,7 @@ type StaleError struct {
 	Highest Token
 }
 
+// Error implements error.
 func (e *StaleError) Error() string {
 	if e.Highest == 0 {
 		return fmt.Sprintf("fence: token %d of %q is stale", e.Token, e.Subject)

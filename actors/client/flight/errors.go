@@ -4,6 +4,7 @@ import "fmt"
 
 // FailedError says that the run returned an error.
 type FailedError struct {
+	// Key that was asked for.
 	Key string
 	// Text of the error, of which 64 KiB travel.
 	Text string
@@ -11,6 +12,7 @@ type FailedError struct {
 	Err error
 }
 
+// Error implements error.
 func (e *FailedError) Error() string { return fmt.Sprintf("flight %q failed: %s", e.Key, e.Text) }
 
 // Unwrap returns the error itself, where it is known.
@@ -19,11 +21,13 @@ func (e *FailedError) Unwrap() error { return e.Err }
 // InterruptedError says that a run that was joined came to nothing: whether what it did
 // took effect is not known. Asking again starts another run.
 type InterruptedError struct {
+	// Key that was asked for.
 	Key string
 	// Reason is what is known of why.
 	Reason string
 }
 
+// Error implements error.
 func (e *InterruptedError) Error() string {
 	return fmt.Sprintf("flight %q was interrupted: %s", e.Key, e.Reason)
 }
@@ -36,6 +40,7 @@ type PanicError struct {
 	Stack []byte
 }
 
+// Error implements error.
 func (e *PanicError) Error() string { return fmt.Sprintf("%v\n\n%s", e.Value, e.Stack) }
 
 // Unwrap returns the value, if it is an error.

@@ -57,7 +57,7 @@ func (g *Group) join(ctx context.Context, c *call, o other) (Result, error) {
 		if err != errGoOn {
 			return r, err
 		}
-		if !line.Pause(ctx, s.Client().Clock(), joinRetry) {
+		if !client.Pause(ctx, s.Client().Clock(), joinRetry) {
 			if over := s.Lease().Err(); over != nil {
 				return Result{}, over
 			}

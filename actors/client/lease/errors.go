@@ -23,6 +23,7 @@ type LostError struct {
 	Work error
 }
 
+// Error implements error.
 func (e *LostError) Error() string {
 	text := fmt.Sprintf("lease lost: another holder may have %q now", e.Subject)
 	if e.Cause != nil {

@@ -109,7 +109,7 @@ func (r *Registration) renew(ctx context.Context) bool {
 	for retry := renewRetryMin; ; retry = min(2*retry, renewRetryMax) {
 		// Not at once: where two fight for a key, or the cluster for its life, haste makes
 		// it worse.
-		if !line.Pause(ctx, r.client.Clock(), retry) {
+		if !client.Pause(ctx, r.client.Clock(), retry) {
 			return false
 		}
 		err := r.register(ctx, true)

@@ -91,7 +91,7 @@ func (s *Session) watchKey(ctx context.Context, w *goneWatch, k goneKey, from ui
 			}
 			from = r.Revision + 1
 		}
-		s.pause(ctx, retry)
+		client.Pause(ctx, s.clock, retry)
 	}
 }
 
@@ -127,16 +127,5 @@ func (s *Session) announce(w *goneWatch, k goneKey) {
 	s.mu.Unlock()
 	for _, gone := range waiting {
 		gone()
-	}
-}
-
-// pause waits on the session's clock, or until ctx is over.
-func (s *Session) pause(ctx context.Context, d time.Duration) {
-	over := make(chan struct{})
-	t := s.clock.AfterFunc(d, func() { close(over) })
-	defer t.Stop()
-	select {
-	case <-over:
-	case <-ctx.Done():
 	}
 }

@@ -108,7 +108,7 @@ func (s *Session) cleanUp() {
 			retry = cleanRetryMin
 			continue
 		}
-		s.pause(ctx, retry)
+		client.Pause(ctx, s.clock, retry)
 		retry = min(2*retry, cleanRetryMax)
 	}
 }
