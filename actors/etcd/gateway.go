@@ -27,7 +27,7 @@ func (s *Server) gateway(ctx context.Context) (http.Handler, error) {
 			select {
 			case s.mux.grpc.conns <- theirs:
 				return ours, nil
-			case <-s.mux.done:
+			case <-s.mux.grpc.closed:
 				return nil, net.ErrClosed
 			case <-ctx.Done():
 				return nil, ctx.Err()
@@ -44,7 +44,7 @@ func (s *Server) gateway(ctx context.Context) (http.Handler, error) {
 		},
 	}))
 	for _, register := range []func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error{
-		gw.RegisterKVHandler, gw.RegisterWatchHandler, gw.RegisterLeaseHandler,
+		gw.RegisterKVHandler, gw.RegisterWatchHandler, gw.RegisterLeaseHandler, gw.RegisterClusterHandler, gw.RegisterMaintenanceHandler,
 	} {
 		if err := register(ctx, mux, local); err != nil {
 			return nil, err
@@ -52,11 +52,12 @@ func (s *Server) gateway(ctx context.Context) (http.Handler, error) {
 	}
 	h := http.NewServeMux()
 	h.Handle("/v3/", mux)
+	s.serveRecipes(h)
 	h.HandleFunc("/health", s.serveHealth)
 	h.HandleFunc("/readyz", s.serveHealth)
 	h.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, healthText{Health: "true"}) })
 	h.HandleFunc("/version", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, map[string]string{"etcdserver": version.Version, "etcdcluster": "3.7.0", "storage": "3.7.0", "concord": s.cfg.Facts().Version})
+		answer(w, http.StatusOK, map[string]string{"etcdserver": version.Version, "etcdcluster": apiVersion, "storage": apiVersion, "concord": s.cfg.Facts().Version})
 	})
 	return h, nil
 }

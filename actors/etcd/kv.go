@@ -28,7 +28,7 @@ func (s *kvServer) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, 
 		return s.pool.write(ctx, &messages.Write{Op: &messages.Write_Put{Put: put}})
 	})
 	if err != nil {
-		return nil, toStatus(err)
+		return nil, toStatus(s.leaseFirst(ctx, err, []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: r}}}))
 	}
 	return &pb.PutResponse{Header: s.header(result.Revision), PrevKv: s.keyValue(result.GetPut().GetPrev())}, nil
 }
@@ -41,6 +41,23 @@ func (s *Server) onLeases(do func(fresh bool) (*messages.Result, error)) (*messa
 		return do(true)
 	}
 	return r, err
+}
+
+// leaseFirst says of a put that is refused because its key does not exist that its lease
+// does not, if that is so too: etcd looks at the lease first. ops are those of the branch
+// that ran.
+func (s *Server) leaseFirst(ctx context.Context, err error, ops []*pb.RequestOp) error {
+	if !refused(err, messages.Code_CODE_KEY_NOT_FOUND) {
+		return err
+	}
+	i := int(messages.DetailOf(err).GetOpIndex())
+	if i >= len(ops) || ops[i].GetRequestPut().GetLease() == 0 {
+		return err
+	}
+	if _, gone := s.leaseInfo(ctx, ops[i].GetRequestPut().Lease, false); refused(gone, messages.Code_CODE_LEASE_NOT_FOUND) {
+		return gone
+	}
+	return err
 }
 
 // putOf returns a put as our sessions know it.

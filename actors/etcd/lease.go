@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -190,16 +191,7 @@ func keepAliveOf(id uint64) *messages.Operation {
 // LeaseTimeToLive tells what is left of a lease; TTL -1 when it is gone, also when its end
 // has not been applied yet.
 func (s *leaseServer) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
-	q := &messages.LeaseInfoRequest{Keys: r.Keys}
-	switch {
-	case r.ID > leaseBase:
-		q.LeaseId = uint64(r.ID - leaseBase)
-	case r.ID > 0:
-		q.Alias = uint64(r.ID)
-	default:
-		q.LeaseId = neverLease
-	}
-	reply, err := s.pool.query(ctx, &messages.Query{Query: &messages.Query_LeaseInfo{LeaseInfo: q}})
+	reply, err := s.leaseInfo(ctx, r.ID, r.Keys)
 	if err != nil && !refused(err, messages.Code_CODE_LEASE_NOT_FOUND) {
 		return nil, toStatus(err)
 	}
@@ -212,8 +204,22 @@ func (s *leaseServer) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLive
 	}, nil
 }
 
+// leaseInfo asks about a lease that etcd's side calls id.
+func (s *Server) leaseInfo(ctx context.Context, id int64, keys bool) (*messages.QueryReply, error) {
+	q := &messages.LeaseInfoRequest{Keys: keys}
+	switch {
+	case id > leaseBase:
+		q.LeaseId = uint64(id - leaseBase)
+	case id > 0:
+		q.Alias = uint64(id)
+	default:
+		q.LeaseId = neverLease
+	}
+	return s.pool.query(ctx, &messages.Query{Query: &messages.Query_LeaseInfo{LeaseInfo: q}})
+}
+
 // LeaseLeases lists the leases, those that end first at the front, but for the unnamed
-// ones of single keys.
+// ones of single keys and those of the nodes themselves.
 func (s *leaseServer) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest) (*pb.LeaseLeasesResponse, error) {
 	var all []*messages.LeaseInfo
 	q := &messages.LeaseListRequest{Limit: messages.ListLimitMax}
@@ -234,9 +240,21 @@ func (s *leaseServer) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest)
 	slices.SortStableFunc(all, func(a, b *messages.LeaseInfo) int {
 		return int(min(max(a.RemainingTtlMs-b.RemainingTtlMs, math.MinInt32), math.MaxInt32))
 	})
-	resp := &pb.LeaseLeasesResponse{Header: s.header(revision), Leases: make([]*pb.LeaseStatus, len(all))}
-	for i, l := range all {
-		resp.Leases[i] = &pb.LeaseStatus{ID: s.leases.ofInfo(l)}
+	resp := &pb.LeaseLeasesResponse{Header: s.header(revision)}
+	for _, l := range all {
+		if !ofNode(l) {
+			resp.Leases = append(resp.Leases, &pb.LeaseStatus{ID: s.leases.ofInfo(l)})
+		}
 	}
 	return resp, nil
+}
+
+// ofNode says that a lease is a node's own, under which it reports how far its watches are.
+func ofNode(l *messages.LeaseInfo) bool {
+	for _, e := range l.GetMetadata() {
+		if e.GetName() == "node" && bytes.HasPrefix(e.GetValue(), []byte("watches of replica ")) {
+			return true
+		}
+	}
+	return false
 }

@@ -21,7 +21,8 @@ type mux struct {
 	logger   *slog.Logger
 	grpc     *fed
 	http     *fed
-	done     chan struct{}
+	ctx      context.Context // until close
+	cancel   context.CancelFunc
 	once     sync.Once
 	wait     sync.WaitGroup
 }
@@ -33,12 +34,13 @@ const sniffTimeout = 10 * time.Second
 const preface = "PRI * HTTP/2.0"
 
 func newMux(l net.Listener, cfg *tls.Config, logger *slog.Logger) *mux {
-	m := &mux{listener: l, logger: logger, done: make(chan struct{})}
+	m := &mux{listener: l, logger: logger}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
 	if cfg != nil {
 		m.tls = cfg.Clone()
 		m.tls.NextProtos = []string{"h2", "http/1.1"}
 	}
-	m.grpc, m.http = &fed{mux: m, conns: make(chan net.Conn)}, &fed{mux: m, conns: make(chan net.Conn)}
+	m.grpc, m.http = newFed(m), newFed(m)
 	return m
 }
 
@@ -50,11 +52,9 @@ func (m *mux) accept() {
 	for {
 		c, err := m.listener.Accept()
 		if err != nil {
-			select {
-			case <-m.done:
+			if m.ctx.Err() != nil {
 				m.wait.Wait()
 				return
-			default:
 			}
 			m.logger.Warn("etcd endpoint: a connection was not accepted", "error", err)
 			if errors.Is(err, net.ErrClosed) {
@@ -69,22 +69,18 @@ func (m *mux) accept() {
 
 // sort gives a connection to whom it is for.
 func (m *mux) sort(c net.Conn) {
-	stop := context.AfterFunc(m.context(), func() { _ = c.SetDeadline(time.Now()) })
+	stop := context.AfterFunc(m.ctx, func() { _ = c.Close() })
 	defer stop()
 	_ = c.SetDeadline(time.Now().Add(sniffTimeout)) // a connection that cannot fails below
 	to, conn, err := m.sniff(c)
-	if err != nil {
-		_ = c.Close() // it said nothing that we understand
-		return
-	}
-	if !stop() {
-		_ = c.Close() // the endpoint is closing
+	if err != nil || !stop() {
+		_ = c.Close() // it said nothing that we understand, or the endpoint is closing
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})
 	select {
 	case to.conns <- conn:
-	case <-m.done:
+	case <-to.closed:
 		_ = conn.Close()
 	}
 }
@@ -115,18 +111,9 @@ func (m *mux) sniff(c net.Conn) (*fed, net.Conn, error) {
 	}
 }
 
-func (m *mux) context() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		<-m.done
-		cancel()
-	}()
-	return ctx
-}
-
 func (m *mux) close() {
 	m.once.Do(func() {
-		close(m.done)
+		m.cancel()
 		_ = m.listener.Close() // it may be closed already
 	})
 }
@@ -141,20 +128,30 @@ func (b *buffered) Read(p []byte) (int, error) { return b.r.Read(p) }
 
 // fed is a listener whose connections come from the mux.
 type fed struct {
-	mux   *mux
-	conns chan net.Conn
+	mux    *mux
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newFed(m *mux) *fed {
+	return &fed{mux: m, conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 func (f *fed) Accept() (net.Conn, error) {
 	select {
 	case c := <-f.conns:
 		return c, nil
-	case <-f.mux.done:
+	case <-f.closed:
 		return nil, net.ErrClosed
 	}
 }
 
-func (f *fed) Close() error   { return nil }
+func (f *fed) Close() error {
+	f.once.Do(func() { close(f.closed) })
+	return nil
+}
+
 func (f *fed) Addr() net.Addr { return f.mux.listener.Addr() }
 
 // credentials tell gRPC about a handshake that has been done.

@@ -100,7 +100,8 @@ func byKey(r *pb.RangeRequest) bool {
 // none says that the request's bounds leave every key out: the first revision of a key
 // is 2.
 func none(r *pb.RangeRequest) bool {
-	return r.MaxModRevision != 0 && r.MaxModRevision < 2 || r.MaxCreateRevision != 0 && r.MaxCreateRevision < 2
+	out := func(low, high int64) bool { return high != 0 && high < max(low, 2) }
+	return out(r.MinModRevision, r.MaxModRevision) || out(r.MinCreateRevision, r.MaxCreateRevision)
 }
 
 // listOf returns the list that reads the range's keys, at one of our revisions.

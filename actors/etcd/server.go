@@ -16,15 +16,16 @@ import (
 
 // Server is the endpoint of one node.
 type Server struct {
-	cfg    Config
-	pool   *pool
-	leases *leaseNames
-	grpc   *grpc.Server
-	http   *http.Server
-	health *health.Server
-	lead   *leadership
-	mux    *mux
-	local  *grpc.ClientConn // of the JSON gateway to this endpoint
+	cfg     Config
+	pool    *pool
+	leases  *leaseNames
+	grpc    *grpc.Server
+	http    *http.Server
+	health  *health.Server
+	recipes *recipes
+	lead    *leadership
+	mux     *mux
+	local   *grpc.ClientConn // of the JSON gateway to this endpoint
 
 	stop context.CancelFunc
 	wait sync.WaitGroup
@@ -51,6 +52,9 @@ func Serve(listener net.Listener, cfg Config) (*Server, error) {
 	pb.RegisterKVServer(s.grpc, &kvServer{Server: s})
 	pb.RegisterWatchServer(s.grpc, &watchServer{Server: s})
 	pb.RegisterLeaseServer(s.grpc, &leaseServer{Server: s})
+	pb.RegisterClusterServer(s.grpc, &clusterServer{Server: s})
+	pb.RegisterMaintenanceServer(s.grpc, &maintenanceServer{Server: s})
+	s.registerRecipes(&recipes{Server: s, kv: &kvServer{Server: s}})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	handler, err := s.gateway(ctx)
 	if err != nil {

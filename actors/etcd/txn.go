@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -84,7 +85,11 @@ func (s *Server) flatTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse
 		return s.pool.write(ctx, &messages.Write{Op: &messages.Write_Txn{Txn: txn}})
 	})
 	if err != nil {
-		return nil, err
+		ops := r.Success
+		if strings.HasPrefix(messages.DetailOf(err).GetField(), "failure") {
+			ops = r.Failure
+		}
+		return nil, s.leaseFirst(ctx, err, ops)
 	}
 	t := result.GetTxn()
 	ops := r.Success

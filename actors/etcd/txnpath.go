@@ -132,7 +132,7 @@ func (s *Server) pathTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse
 			return s.pool.write(ctx, &messages.Write{Op: &messages.Write_Txn{Txn: txn}})
 		})
 		if err != nil {
-			return nil, err
+			return nil, s.leaseFirst(ctx, err, ops)
 		}
 		if !result.GetTxn().GetSucceeded() {
 			continue
@@ -148,19 +148,44 @@ func (s *Server) pathTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse
 	return nil, status.Error(codes.Unavailable, "etcdserver: the keys that decide the transaction change too fast")
 }
 
-// checkPast refuses ranges of revisions that cannot be read.
+// checkPast refuses ranges of revisions that cannot be read, and what stands before the
+// first of them if that is refused too: etcd looks at the operations in order.
 func (s *Server) checkPast(ctx context.Context, ops []*pb.RequestOp, at uint64) error {
-	for _, op := range ops {
+	for i, op := range ops {
 		r := op.GetRequestRange()
 		if r.GetRevision() <= 0 {
 			continue
 		}
-		if r.Revision > outRevision(at) {
-			return rpctypes.ErrGRPCFutureRev
+		_, err := s.readAt(ctx, &pb.RangeRequest{Key: r.Key, Revision: r.Revision, CountOnly: true}, at)
+		if err == nil {
+			continue
 		}
-		if _, err := s.readAt(ctx, &pb.RangeRequest{Key: r.Key, Revision: r.Revision, CountOnly: true}, at); err != nil {
+		for _, before := range ops[:i] {
+			if p := before.GetRequestPut(); p != nil {
+				if err := s.checkPutAt(ctx, p, at); err != nil {
+					return err
+				}
+			}
+		}
+		return err
+	}
+	return nil
+}
+
+// checkPutAt refuses a put whose lease does not exist, or which keeps something of a key
+// that does not.
+func (s *Server) checkPutAt(ctx context.Context, p *pb.PutRequest, at uint64) error {
+	if p.Lease != 0 {
+		if _, err := s.leaseInfo(ctx, p.Lease, false); err != nil {
 			return err
 		}
 	}
-	return nil
+	if !p.IgnoreValue && !p.IgnoreLease {
+		return nil
+	}
+	resp, err := s.readAt(ctx, &pb.RangeRequest{Key: p.Key, CountOnly: true}, at)
+	if err == nil && resp.Count == 0 {
+		return rpctypes.ErrGRPCKeyNotFound
+	}
+	return err
 }
