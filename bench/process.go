@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 // directory of its own, on loopback.
 type Process struct {
 	Endpoint string
+	admin    string // where its profiles are
 	cmd      *exec.Cmd
 	dir      string
 	log      *os.File
@@ -33,6 +35,11 @@ func StartProcess(ctx context.Context, bin, dir string, extra ...string) (*Proce
 	if err != nil {
 		return nil, err
 	}
+	return startProcessAt(ctx, bin, dir, endpoint, extra...)
+}
+
+// startProcessAt is StartProcess at an address that is known already.
+func startProcessAt(ctx context.Context, bin, dir, endpoint string, extra ...string) (*Process, error) {
 	data, err := os.MkdirTemp(dir, "node-")
 	if err != nil {
 		return nil, err
@@ -41,13 +48,17 @@ func StartProcess(ctx context.Context, bin, dir string, extra ...string) (*Proce
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"serve", "--data-dir", filepath.Join(data, "data"), "--listen", endpoint}, extra...)
+	admin, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"serve", "--data-dir", filepath.Join(data, "data"), "--listen", endpoint, "--admin", admin, "--pprof"}, extra...)
 	cmd := exec.Command(bin, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = data, log, log
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &Process{Endpoint: endpoint, cmd: cmd, dir: data, log: log}
+	p := &Process{Endpoint: endpoint, admin: admin, cmd: cmd, dir: data, log: log}
 	c, err := client.New(client.Config{Endpoints: []string{endpoint}, Name: "bench"})
 	if err == nil {
 		ready, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -79,11 +90,24 @@ func (p *Process) Stop() error {
 type Usage struct {
 	RSSBytes int64
 	CPU      time.Duration
+	// DiskBytes is what its directory takes.
+	DiskBytes int64
+}
+
+// usageOf is the CPU time of all processes, and memory and disk of the one that has most.
+func usageOf(nodes []*Process) (all Usage) {
+	for _, n := range nodes {
+		if u, err := n.Usage(); err == nil {
+			all.CPU += u.CPU
+			all.RSSBytes = max(all.RSSBytes, u.RSSBytes)
+			all.DiskBytes = max(all.DiskBytes, u.DiskBytes)
+		}
+	}
+	return all
 }
 
 // Usage reads the process's resident memory and CPU time from the kernel.
-func (p *Process) Usage() (Usage, error) {
-	var u Usage
+func (p *Process) Usage() (u Usage, err error) {
 	status, err := os.Open(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return u, err
@@ -112,7 +136,17 @@ func (p *Process) Usage() (Usage, error) {
 		}
 		u.CPU += time.Duration(ticks) * 10 * time.Millisecond
 	}
-	return u, nil
+	return u, filepath.WalkDir(p.dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil // it comes and goes
+		}
+		if i, err := d.Info(); err == nil {
+			if s, ok := i.Sys().(*syscall.Stat_t); ok {
+				u.DiskBytes += s.Blocks * 512
+			}
+		}
+		return nil
+	})
 }
 
 func freeAddress() (string, error) {
