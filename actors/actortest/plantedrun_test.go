@@ -47,6 +47,7 @@ func TestPlanted(t *testing.T) {
 			t.Logf("after %v: %s", time.Since(start).Round(time.Second/10), found)
 		})
 	}
+	t.Run("recipes", func(t *testing.T) { plantedRecipes(t, binary) })
 }
 
 var brokenLine = regexp.MustCompile(`seed (\d+), commit [^:]*: (.*broken at step.*)|sim: seed (\d+): (.*)`)
@@ -74,7 +75,11 @@ func buildPlanted(t *testing.T) string {
 	root := filepath.Dir(filepath.Dir(filepath.Dir(here)))
 	dir := t.TempDir()
 	files := map[string]string{} // path in the module -> text
-	for _, p := range plantedBugs {
+	all := plantedBugs
+	for _, b := range recipeBugs {
+		all = append(all[:len(all):len(all)], b.planted)
+	}
+	for _, p := range all {
 		for _, e := range p.edits {
 			file, text := findOnce(t, root, files, p.name, e)
 			files[file] = strings.Replace(text, e.old, strings.ReplaceAll(e.new, "$ON", fmt.Sprintf("messages.Planted(%q)", p.name)), 1)
@@ -147,6 +152,9 @@ func importMessages(text string) string {
 	const path = `"github.com/concord-kv/concord/messages"`
 	if strings.Contains(text, path) {
 		return text
+	}
+	if !strings.Contains(text, "import (\n") {
+		return strings.Replace(text, "import ", "import "+path+"\nimport ", 1)
 	}
 	return strings.Replace(text, "import (\n", "import (\n\t"+path+"\n", 1)
 }

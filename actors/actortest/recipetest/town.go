@@ -13,7 +13,6 @@ import (
 	"github.com/concord-kv/concord/actors/client"
 	"github.com/concord-kv/concord/actors/client/session"
 	"github.com/concord-kv/concord/actors/node"
-	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -21,7 +20,7 @@ import (
 // that was closed may linger for a few seconds.
 func Main(m *testing.M) {
 	node.InstallLogger(slog.New(slog.DiscardHandler))
-	code := m.Run()
+	code := EachWay(m)
 	throttle := goleak.IgnoreTopFunction("github.com/asynkron/protoactor-go/actor.NewThrottle.func1.1")
 	err := goleak.Find(throttle)
 	for until := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(until); {
@@ -34,9 +33,6 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Transports are the ways in that each recipe is tested over.
-var Transports = []string{"inproc", "grpc"}
-
 // Town is one node and the clients of a test. All of it ends with the test.
 type Town struct {
 	t    testing.TB
@@ -46,13 +42,18 @@ type Town struct {
 	Clock *Clock
 	// ClusterName for Start, after a restore.
 	ClusterName string
+	door        *Door
 	admin       *client.Client
 }
 
 // New starts a node.
 func New(t testing.TB) *Town {
 	t.Helper()
-	w := &Town{t: t, Dir: t.TempDir(), Clock: NewClock()}
+	door, err := NewDoor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &Town{t: t, Dir: t.TempDir(), Clock: NewClock(), door: door}
 	w.Start("127.0.0.1:0")
 	t.Cleanup(func() { _ = w.Node.Close() })
 	return w
@@ -63,10 +64,14 @@ func (w *Town) Start(address string) {
 	w.t.Helper()
 	config := messages.DefaultClusterConfig()
 	config.LeaseTtlMinMs = messages.LeaseTTLFloorMs
-	n, err := node.Start(node.Config{
+	cfg := node.Config{
 		Dir: w.Dir, ClientAddress: address, Bootstrap: config, ExpiryTick: 50 * time.Millisecond, Clock: w.Clock,
 		ClusterName: w.ClusterName,
-	})
+	}
+	if err := w.door.Open(&cfg); err != nil {
+		w.t.Fatal(err)
+	}
+	n, err := node.Start(cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -81,14 +86,15 @@ type Resident struct {
 	town  *Town
 }
 
-// Client makes a client over a transport of Transports.
-func (w *Town) Client(kind string) *Resident {
+// Client makes a client that goes a way of Ways.
+func (w *Town) Client(way string) *Resident {
 	w.t.Helper()
 	r := &Resident{Clock: NewClock(), town: w}
-	d, endpoint := w.Node.Dialer(), "embedded"
-	if kind == "grpc" {
-		d, endpoint = transport.NewGRPCDialer(transport.DialerOptions{}), w.Node.Addr()
+	d, endpoint, done, err := w.door.Dialer(way, func() *node.Node { return w.Node })
+	if err != nil {
+		w.t.Fatal(err)
 	}
+	w.t.Cleanup(done)
 	r.Wire = NewWire(d)
 	c, err := client.New(client.Config{
 		Endpoints: []string{endpoint}, Dialer: r.Wire, Name: w.t.Name(), Clock: r.Clock, SessionTTL: time.Minute,

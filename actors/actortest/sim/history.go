@@ -168,7 +168,17 @@ func (op *Op) answer() string {
 	case op.err != nil:
 		return fmt.Sprintf("%s, %s", messages.CodeName(messages.CodeOf(op.err)), messages.OutcomeName(messages.OutcomeOf(op.err)))
 	}
+	if op.reply.GetAdmin() != nil {
+		return "done"
+	}
 	if q := op.reply.GetQuery(); q != nil {
+		if x := q.GetIndexLookup(); x != nil {
+			var keys []string
+			for _, r := range x.Records {
+				keys = append(keys, string(r.Key))
+			}
+			return fmt.Sprintf("[%s]", strings.Join(keys, " "))
+		}
 		if g := q.GetGet(); g != nil {
 			if g.Record == nil {
 				return "absent"
@@ -177,6 +187,9 @@ func (op *Op) answer() string {
 		}
 		if l := q.GetLeaseInfo(); l != nil {
 			return fmt.Sprintf("ttl %dms, %d keys", l.Lease.GetTtlMs(), l.Lease.GetKeyCount())
+		}
+		if l := q.GetLeaseList(); l != nil {
+			return fmt.Sprintf("%d leases", len(l.Leases))
 		}
 		if c := q.GetChanges(); c != nil {
 			var b strings.Builder

@@ -12,7 +12,7 @@ import (
 // SDK: drifting clocks, faults of every kind, processes that are paused past their ttl.
 func GenerateRecipes(seed uint64) (Options, []string) {
 	g := &generator{rng: rand.New(rand.NewPCG(seed, 4)), nodes: 3, clients: 3}
-	opts := Options{Seed: seed, Nodes: g.nodes, Batch: []int{1, 4, 64}[g.rng.IntN(3)], Config: messages.DefaultClusterConfig()}
+	opts := Options{Seed: seed, Nodes: g.nodes, Batch: []int{1, 4, 64}[g.rng.IntN(3)], Config: messages.DefaultClusterConfig(), Turns: true}
 	g.say("node start all")
 	for i := range g.nodes {
 		g.say("node clock n%d rate=%s", i+1, g.rate())
@@ -32,9 +32,9 @@ func GenerateRecipes(seed uint64) (Options, []string) {
 			names = names[1:]
 		case n < 75:
 			g.fault()
-		case n < 83:
+		case n < 88:
 			g.stop()
-		case n < 86:
+		case n < 91:
 			g.say("client %s put %s %s &", g.client(), g.key(), g.value())
 		}
 		g.time()
@@ -47,7 +47,7 @@ func GenerateRecipes(seed uint64) (Options, []string) {
 func (g *generator) tour() string {
 	c, name := g.client(), g.name("T")
 	ttl := time.Duration(1000+g.rng.IntN(3000)) * time.Millisecond
-	hold := time.Duration(50+g.rng.IntN(2000)) * time.Millisecond
+	hold := time.Duration(50+g.rng.IntN(3000)) * time.Millisecond
 	more := ""
 	if g.rng.IntN(3) == 0 {
 		more = " naive=1"

@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"time"
+
+	"github.com/concord-kv/concord/messages"
 )
 
 var recipeVerbs = []Verb{
@@ -11,6 +13,9 @@ var recipeVerbs = []Verb{
 	{"client fly", "NAME FLIGHT ttl=DURATION hold=DURATION [fail=1] [naive=1]", "runs something once for all who ask", touring("flight")},
 	{"client register", "NAME KEY ttl=DURATION hold=DURATION", "keeps a key that exists while the client does", touring("registration")},
 	{"client observe", "NAME ELECTION ttl=DURATION", "follows who leads until it is cancelled", touring("observation")},
+	{"client leases", "", "counts the live leases that were granted, those of clients included", operation(func(*Client, args, *Op) *messages.Operation {
+		return query(&messages.Query{Query: &messages.Query_LeaseList{LeaseList: &messages.LeaseListRequest{Limit: messages.ListLimitMax}}})
+	})},
 	{"client cancel", "NAME", "ends the context of what NAME does", onClient(func(w *World, c *Client, a args) error {
 		w.recipes.stop(func(t *tour) bool { return t.client == c && t.name == a.word(0) })
 		w.quiet()
@@ -68,13 +73,15 @@ func (r *recipes) stop(which func(*tour) bool) {
 	}
 }
 
-// How long a mended world may take: to have a leader whose claim has applied, to end a
-// lease that is past its deadline (a tick, and what the log takes), and for everybody in
-// every line to have had a turn.
+// How long a mended world may take: to have a leader whose claim has applied, which
+// waits for the timeout of one whose proposal was forgotten; to end a lease that is past
+// its deadline, a tick and what the log takes; for everybody in every line to have had a
+// turn; and to end the leases of those who could not close their sessions.
 const (
-	electionMax = 8 * time.Second
+	electionMax = 15 * time.Second
 	expiryMaxMs = 1_500
 	turnsMax    = 300 * time.Second
+	leaveMax    = 6 * time.Second
 )
 
 // FinishRecipes mends everything, waits until every tour is over and checks what must
@@ -107,7 +114,7 @@ func (w *World) FinishRecipes() {
 		return
 	}
 	r.final()
-	w.Advance(3 * time.Second)
+	w.Advance(leaveMax)
 	for key, n := range w.left() {
 		w.failf("rest", "%d keys are left under %s", n, key)
 	}
