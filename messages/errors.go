@@ -84,7 +84,13 @@ func (e *Error) Error() string {
 		b.WriteString(" (outcome unknown)")
 	}
 	if e.Err != nil {
-		fmt.Fprintf(&b, ": %v", e.Err)
+		text := e.Err.Error()
+		if inner, ok := e.Err.(*Error); ok && inner.Code() == e.Code() {
+			text = strings.TrimPrefix(strings.TrimPrefix(text, CodeName(e.Code())), ": ") // it has been said
+		}
+		if text != "" {
+			fmt.Fprintf(&b, ": %s", text)
+		}
 	}
 	return b.String()
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/concord-kv/concord/actors/actortest/recipetest"
 	"github.com/concord-kv/concord/actors/client"
 	"github.com/concord-kv/concord/actors/node"
 	"github.com/concord-kv/concord/cluster/clustertest/port"
@@ -15,8 +17,15 @@ import (
 
 func TestMain(m *testing.M) {
 	node.InstallLogger(slog.New(slog.DiscardHandler))
-	os.Exit(m.Run())
+	os.Exit(recipetest.EachWay(m))
 }
+
+// houses are the nodes by their address, with the ways in.
+var houses = struct {
+	sync.Mutex
+	doors map[string]*recipetest.Door
+	nodes map[string]*node.Node
+}{doors: map[string]*recipetest.Door{}, nodes: map[string]*node.Node{}}
 
 // startNode starts a node; it ends with the test. An empty address takes a free port.
 func startNode(t testing.TB, dir, address string) *node.Node {
@@ -29,17 +38,46 @@ func startNode(t testing.TB, dir, address string) *node.Node {
 	}
 	config := messages.DefaultClusterConfig()
 	config.LeaseTtlMinMs = 200
-	n, err := node.Start(node.Config{Dir: dir, ClientAddress: address, Bootstrap: config, ExpiryTick: 100 * time.Millisecond})
+	houses.Lock()
+	defer houses.Unlock()
+	door := houses.doors[address]
+	if door == nil {
+		var err error
+		if door, err = recipetest.NewDoor(); err != nil {
+			t.Fatal(err)
+		}
+		houses.doors[address] = door
+	}
+	cfg := node.Config{Dir: dir, ClientAddress: address, Bootstrap: config, ExpiryTick: 100 * time.Millisecond}
+	if err := door.Open(&cfg); err != nil {
+		t.Fatal(err)
+	}
+	n, err := node.Start(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	houses.nodes[address] = n
 	t.Cleanup(func() { _ = n.Close() })
 	return n
 }
 
-func newClient(t testing.TB, endpoints ...string) *client.Client {
+// newClient returns a client of the node that is, or will be, at an address; it goes the
+// way of this run.
+func newClient(t testing.TB, address string) *client.Client {
 	t.Helper()
-	c, err := client.New(client.Config{Endpoints: endpoints, Name: t.Name(), Timeout: 20 * time.Second})
+	houses.Lock()
+	door := houses.doors[address]
+	houses.Unlock()
+	d, endpoint, done, err := door.Dialer(recipetest.Way, func() *node.Node {
+		houses.Lock()
+		defer houses.Unlock()
+		return houses.nodes[address]
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(done)
+	c, err := client.New(client.Config{Endpoints: []string{endpoint}, Dialer: d, Name: t.Name(), Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

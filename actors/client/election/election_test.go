@@ -81,7 +81,7 @@ func candidate(t testing.TB, w *recipetest.Town, ctx context.Context, e *electio
 }
 
 func TestTerms(t *testing.T) {
-	for _, kind := range recipetest.Transports {
+	for _, kind := range []string{recipetest.Way} {
 		t.Run(kind, func(t *testing.T) {
 			w := recipetest.New(t)
 			ctx := recipetest.Context(t)
@@ -123,7 +123,7 @@ func TestTerms(t *testing.T) {
 // A leader whose key was deleted learns so from what it writes, if from nothing else.
 func TestProclaimAfterTheTerm(t *testing.T) {
 	w := recipetest.New(t)
-	term := campaign(t, newElection(t, w.Client("inproc").Session(0)), "a")
+	term := campaign(t, newElection(t, w.Client(recipetest.Way).Session(0)), "a")
 	w.Delete(prefix)
 	err := term.Proclaim(recipetest.Context(t), []byte("b"))
 	if !errors.Is(err, lease.ErrLost) || term.Lease().Context().Err() == nil || len(w.Keys(prefix)) != 0 || term.Remaining() != 0 {
@@ -134,7 +134,7 @@ func TestProclaimAfterTheTerm(t *testing.T) {
 func TestRun(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	e := newElection(t, w.Client("inproc").Session(0))
+	e := newElection(t, w.Client(recipetest.Way).Session(0))
 	var leading atomic.Int32
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -174,7 +174,7 @@ func TestRun(t *testing.T) {
 // A node that is cut off gives no leader rather than a former one.
 func TestB059LeaderOfAPartitionedNode(t *testing.T) {
 	w := recipetest.New(t)
-	r := w.Client("grpc")
+	r := w.Client(recipetest.Way)
 	e := newElection(t, r.Session(0))
 	campaign(t, e, "old")
 	r.Wire.Drop(true, true)
@@ -190,7 +190,7 @@ func TestB059LeaderOfAPartitionedNode(t *testing.T) {
 // attempt or in the background.
 func TestB065ResignWithACancelledContext(t *testing.T) {
 	w := recipetest.New(t)
-	r := w.Client("inproc")
+	r := w.Client(recipetest.Way)
 	e := newElection(t, r.Session(0))
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -205,7 +205,7 @@ func TestB065ResignWithACancelledContext(t *testing.T) {
 	}
 
 	term = campaign(t, e, "b")
-	next := candidate(t, w, recipetest.Context(t), newElection(t, w.Client("inproc").Session(0)), "c")
+	next := candidate(t, w, recipetest.Context(t), newElection(t, w.Client(recipetest.Way).Session(0)), "c")
 	r.Wire.Drop(false, true)
 	mid, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
@@ -253,7 +253,7 @@ func (o observer) want(t testing.TB, want ...string) {
 func TestB070LeaderOlderThanCompaction(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	e := newElection(t, w.Client("inproc").Session(0))
+	e := newElection(t, w.Client(recipetest.Way).Session(0))
 	term := campaign(t, e, "old")
 	var rev uint64
 	for range 50 {
@@ -266,7 +266,7 @@ func TestB070LeaderOlderThanCompaction(t *testing.T) {
 	if _, err := w.Admin().Compact(ctx, rev-5); err != nil {
 		t.Fatal(err)
 	}
-	o := observe(t, ctx, newElection(t, w.Client("grpc").Session(0)))
+	o := observe(t, ctx, newElection(t, w.Client(recipetest.Way).Session(0)))
 	o.want(t, "old")
 	resign(t, term)
 	resign(t, campaign(t, e, "new"))
@@ -275,8 +275,8 @@ func TestB070LeaderOlderThanCompaction(t *testing.T) {
 
 func TestB071ObserveSaysNobody(t *testing.T) {
 	w := recipetest.New(t)
-	a, b := newElection(t, w.Client("inproc").Session(0)), newElection(t, w.Client("inproc").Session(0))
-	watcher := w.Client("grpc")
+	a, b := newElection(t, w.Client(recipetest.Way).Session(0)), newElection(t, w.Client(recipetest.Way).Session(0))
+	watcher := w.Client(recipetest.Way)
 	o := observe(t, recipetest.Context(t), newElection(t, watcher.Session(0)))
 	o.want(t, "nobody")
 	resign(t, campaign(t, a, "a"))
@@ -298,7 +298,7 @@ func TestB071ObserveSaysNobody(t *testing.T) {
 func TestB072OldSessionsEntry(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	r := w.Client("inproc")
+	r := w.Client(recipetest.Way)
 	old := r.Session(0)
 	former := campaign(t, newElection(t, old), "me")
 	old.Abandon() // ended here; the cluster keeps its lease for a ttl
@@ -323,7 +323,7 @@ func TestB072OldSessionsEntry(t *testing.T) {
 
 func TestB068CampaignTwice(t *testing.T) {
 	w := recipetest.New(t)
-	e := newElection(t, w.Client("inproc").Session(0))
+	e := newElection(t, w.Client(recipetest.Way).Session(0))
 	first := campaign(t, e, "1")
 	second := candidate(t, w, recipetest.Context(t), e, "2")
 	if leader(t, e) != "1" || len(second) != 0 {
@@ -339,9 +339,9 @@ func TestB068CampaignTwice(t *testing.T) {
 func TestRestart(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	e := newElection(t, w.Client("grpc").Session(0))
+	e := newElection(t, w.Client(recipetest.Way).Session(0))
 	first := campaign(t, e, "a")
-	second := candidate(t, w, ctx, newElection(t, w.Client("grpc").Session(0)), "b")
+	second := candidate(t, w, ctx, newElection(t, w.Client(recipetest.Way).Session(0)), "b")
 	address := w.Node.Addr()
 	if err := w.Node.Close(); err != nil {
 		t.Fatal(err)
@@ -362,7 +362,7 @@ func TestRestart(t *testing.T) {
 
 func TestBadNames(t *testing.T) {
 	w := recipetest.New(t)
-	if _, err := election.New(w.Client("inproc").Session(0), ""); messages.CodeOf(err) != messages.Code_CODE_INVALID_ARGUMENT {
+	if _, err := election.New(w.Client(recipetest.Way).Session(0), ""); messages.CodeOf(err) != messages.Code_CODE_INVALID_ARGUMENT {
 		t.Fatal(err)
 	}
 }

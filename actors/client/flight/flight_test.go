@@ -76,7 +76,7 @@ func waiting(t testing.TB, g *flight.Group, key string, callers int) {
 
 // Twenty callers in ten processes: one run, one value for all.
 func TestOnce(t *testing.T) {
-	for _, kind := range recipetest.Transports {
+	for _, kind := range []string{recipetest.Way} {
 		t.Run(kind, func(t *testing.T) {
 			w := recipetest.New(t)
 			ctx := recipetest.Context(t)
@@ -111,7 +111,7 @@ func TestOnce(t *testing.T) {
 func TestNotACache(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	a, b := flight.New(w.Client("inproc").Session(0)), flight.New(w.Client("inproc").Session(0))
+	a, b := flight.New(w.Client(recipetest.Way).Session(0)), flight.New(w.Client(recipetest.Way).Session(0))
 	var last uint64
 	for i := range 6 {
 		g := []*flight.Group{a, b}[i%2]
@@ -135,7 +135,7 @@ func TestCrowd(t *testing.T) {
 	var running, runs, shared atomic.Int32
 	var wg sync.WaitGroup
 	for range 4 {
-		g := flight.New(w.Client("inproc").Session(0))
+		g := flight.New(w.Client(recipetest.Way).Session(0))
 		for range 8 {
 			wg.Go(func() {
 				for range 10 {
@@ -170,12 +170,12 @@ func TestFailure(t *testing.T) {
 	ctx := recipetest.Context(t)
 	errWork := errors.New("no luck")
 	run := newGate()
-	g := flight.New(w.Client("inproc").Session(0))
+	g := flight.New(w.Client(recipetest.Way).Session(0))
 	first := asked(ctx, g, "k", run.fn(nil, errWork))
 	recipetest.Wait(t, run.began, "the run")
 	local := asked(ctx, g, "k", never(t))
 	waiting(t, g, "k", 2)
-	remote := asked(ctx, flight.New(w.Client("grpc").Session(0)), "k", never(t))
+	remote := asked(ctx, flight.New(w.Client(recipetest.Way).Session(0)), "k", never(t))
 	joined(t, w, 1)
 	close(run.end)
 	for who, c := range map[string]<-chan answer{"runner": first, "local": local, "remote": remote} {
@@ -192,7 +192,7 @@ func TestCancelWithdrawsOne(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
 	run := newGate()
-	g, other := flight.New(w.Client("inproc").Session(0)), flight.New(w.Client("inproc").Session(0))
+	g, other := flight.New(w.Client(recipetest.Way).Session(0)), flight.New(w.Client(recipetest.Way).Session(0))
 	one, cancel := context.WithCancel(ctx)
 	starter := asked(one, g, "k", run.fn([]byte("v"), nil))
 	recipetest.Wait(t, run.began, "the run")
@@ -230,10 +230,10 @@ func TestLoss(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
 	run := newGate()
-	g := flight.New(w.Client("inproc").Session(0))
+	g := flight.New(w.Client(recipetest.Way).Session(0))
 	first := asked(ctx, g, "k", run.fn([]byte("discarded"), nil))
 	r := recipetest.Wait(t, run.began, "the run")
-	remote := asked(ctx, flight.New(w.Client("inproc").Session(0)), "k", never(t))
+	remote := asked(ctx, flight.New(w.Client(recipetest.Way).Session(0)), "k", never(t))
 	joined(t, w, 1)
 	w.Delete("/concord/")
 	var interrupted *flight.InterruptedError
@@ -254,7 +254,7 @@ func TestLoss(t *testing.T) {
 func TestB086PanicAndGoexit(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	g, other := flight.New(w.Client("inproc").Session(0)), flight.New(w.Client("grpc").Session(0))
+	g, other := flight.New(w.Client(recipetest.Way).Session(0)), flight.New(w.Client(recipetest.Way).Session(0))
 	for how, end := range map[string]func(){"panic": func() { panic("boom") }, "goexit": runtime.Goexit} {
 		began, proceed := make(chan struct{}), make(chan struct{})
 		left := make(chan any, 1)
@@ -297,9 +297,9 @@ func TestTooLarge(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
 	run := newGate()
-	first := asked(ctx, flight.New(w.Client("inproc").Session(0)), "k", run.fn(bytes.Repeat([]byte("x"), 1<<20+1), nil))
+	first := asked(ctx, flight.New(w.Client(recipetest.Way).Session(0)), "k", run.fn(bytes.Repeat([]byte("x"), 1<<20+1), nil))
 	recipetest.Wait(t, run.began, "the run")
-	remote := asked(ctx, flight.New(w.Client("inproc").Session(0)), "k", never(t))
+	remote := asked(ctx, flight.New(w.Client(recipetest.Way).Session(0)), "k", never(t))
 	joined(t, w, 1)
 	close(run.end)
 	if got := recipetest.Wait(t, first, "the runner"); messages.CodeOf(got.err) != messages.Code_CODE_TOO_LARGE {
@@ -319,9 +319,9 @@ func TestJoinerMissesTheEnd(t *testing.T) {
 			w := recipetest.New(t)
 			ctx := recipetest.Context(t)
 			run := newGate()
-			first := asked(ctx, flight.New(w.Client("inproc").Session(0)), "k", run.fn([]byte("v"), nil))
+			first := asked(ctx, flight.New(w.Client(recipetest.Way).Session(0)), "k", run.fn([]byte("v"), nil))
 			recipetest.Wait(t, run.began, "the run")
-			r := w.Client("inproc")
+			r := w.Client(recipetest.Way)
 			remote := asked(ctx, flight.New(r.Session(0)), "k", never(t))
 			joined(t, w, 1)
 			r.Wire.Refuse(true)
@@ -356,9 +356,9 @@ func TestClose(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
 	run := newGate()
-	first := asked(ctx, flight.New(w.Client("inproc").Session(0)), "k", run.fn(nil, nil))
+	first := asked(ctx, flight.New(w.Client(recipetest.Way).Session(0)), "k", run.fn(nil, nil))
 	recipetest.Wait(t, run.began, "the run")
-	s := w.Client("inproc").Session(0)
+	s := w.Client(recipetest.Way).Session(0)
 	joiner := asked(ctx, flight.New(s), "k", never(t))
 	joined(t, w, 1)
 	if err := s.Close(ctx); err != nil {

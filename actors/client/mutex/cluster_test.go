@@ -13,7 +13,7 @@ import (
 // the backup was made, comes again.
 func TestB093RestoreFromABackup(t *testing.T) {
 	w := recipetest.New(t)
-	r := w.Client("grpc")
+	r := w.Client(recipetest.Way)
 	held := lock(t, newMutex(t, r.Session(0), "kept"))
 	backup := w.Backup()
 	after := lock(t, newMutex(t, r.Session(0), "after the backup"))
@@ -36,9 +36,9 @@ func TestB093RestoreFromABackup(t *testing.T) {
 func TestRestart(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	h := lock(t, newMutex(t, w.Client("grpc").Session(0), "restart"))
-	second := waiter(t, w, ctx, newMutex(t, w.Client("grpc").Session(0), "restart"))
-	third := waiter(t, w, ctx, newMutex(t, w.Client("grpc").Session(0), "restart"))
+	h := lock(t, newMutex(t, w.Client(recipetest.Way).Session(0), "restart"))
+	second := waiter(t, w, ctx, newMutex(t, w.Client(recipetest.Way).Session(0), "restart"))
+	third := waiter(t, w, ctx, newMutex(t, w.Client(recipetest.Way).Session(0), "restart"))
 	for _, c := range []<-chan locking{second, third} {
 		address := w.Node.Addr()
 		if err := w.Node.Close(); err != nil {

@@ -39,9 +39,9 @@ func awaitLoss(t testing.TB, h *mutex.Held) error {
 func TestB044PausedHolderWritesBesideTheNewOne(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	r1 := w.Client("grpc")
+	r1 := w.Client(recipetest.Way)
 	h1 := lock(t, newMutex(t, r1.Session(0), "pause"))
-	next := waiter(t, w, ctx, newMutex(t, w.Client("grpc").Session(0), "pause"))
+	next := waiter(t, w, ctx, newMutex(t, w.Client(recipetest.Way).Session(0), "pause"))
 
 	r1.Clock.Freeze() // nothing of the process runs
 	r1.Wire.Drop(true, true)
@@ -109,7 +109,7 @@ func revoke(t testing.TB, w *recipetest.Town, name string) {
 func TestB045ReacquiredLockIsNeverRenewed(t *testing.T) {
 	t.Parallel()
 	w := recipetest.New(t)
-	r := w.Client("inproc")
+	r := w.Client(recipetest.Way)
 	first := lock(t, newMutex(t, r.Session(time.Second), "again"))
 	revoke(t, w, "again")
 	cause := awaitLoss(t, first)
@@ -133,7 +133,7 @@ type oddContext struct {
 func TestB050ContextOfUnusualType(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := oddContext{recipetest.Context(t), nil}
-	s, err := session.Open(ctx, w.Client("inproc").Client, session.Options{})
+	s, err := session.Open(ctx, w.Client(recipetest.Way).Client, session.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestB050ContextOfUnusualType(t *testing.T) {
 func TestB054SessionOutlivesTheWork(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	m := newMutex(t, w.Client("inproc").Session(0), "work")
+	m := newMutex(t, w.Client(recipetest.Way).Session(0), "work")
 	free := func(how string) {
 		t.Helper()
 		if keys := w.Keys(prefix("work")); len(keys) != 0 {
@@ -202,10 +202,10 @@ func TestB054SessionOutlivesTheWork(t *testing.T) {
 func TestB061GrantedAlthoughTheWaiterExpired(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	h := lock(t, newMutex(t, w.Client("grpc").Session(0), "expired"))
-	dead := w.Client("grpc")
+	h := lock(t, newMutex(t, w.Client(recipetest.Way).Session(0), "expired"))
+	dead := w.Client(recipetest.Way)
 	second := waiter(t, w, ctx, newMutex(t, dead.Session(0), "expired"))
-	third := waiter(t, w, ctx, newMutex(t, w.Client("grpc").Session(0), "expired"))
+	third := waiter(t, w, ctx, newMutex(t, w.Client(recipetest.Way).Session(0), "expired"))
 
 	dead.Wire.Drop(true, true)
 	dead.Clock.Jump(2 * time.Minute)
@@ -225,10 +225,10 @@ func TestB061GrantedAlthoughTheWaiterExpired(t *testing.T) {
 func TestB063OwnKeyDeleted(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	r := w.Client("inproc")
+	r := w.Client(recipetest.Way)
 	h := lock(t, newMutex(t, r.Session(0), "deleted"))
 	holder := w.Keys(prefix("deleted"))[0]
-	c := waiter(t, w, ctx, newMutex(t, w.Client("grpc").Session(0), "deleted"))
+	c := waiter(t, w, ctx, newMutex(t, w.Client(recipetest.Way).Session(0), "deleted"))
 	for _, key := range w.Keys(prefix("deleted")) {
 		if key != holder {
 			w.Delete(key)
@@ -252,7 +252,7 @@ func TestB063OwnKeyDeleted(t *testing.T) {
 // A nil error means held, an error means nothing is left behind, wherever the cancel
 // comes.
 func TestB066CancelledLock(t *testing.T) {
-	for _, kind := range recipetest.Transports {
+	for _, kind := range []string{recipetest.Way} {
 		t.Run(kind, func(t *testing.T) {
 			w := recipetest.New(t)
 			m := newMutex(t, w.Client(kind).Session(0), "cancel")
@@ -289,7 +289,7 @@ func TestB066CancelledLock(t *testing.T) {
 func TestB068TwoGoroutinesOfOneSession(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	s := w.Client("inproc").Session(0)
+	s := w.Client(recipetest.Way).Session(0)
 	var inside, total atomic.Int32
 	var wg sync.WaitGroup
 	for range 50 {
@@ -339,7 +339,7 @@ func TestB074EveryLossSignals(t *testing.T) {
 	}
 	for how, way := range ways {
 		t.Run(how, func(t *testing.T) {
-			r := w.Client("inproc")
+			r := w.Client(recipetest.Way)
 			s, err := session.Open(ctx, r.Client, session.Options{TTL: time.Minute, ProgressWithin: 40 * time.Second})
 			if err != nil {
 				t.Fatal(err)
@@ -365,9 +365,9 @@ func TestB074EveryLossSignals(t *testing.T) {
 func TestB076ContenderMeasuresWithItsOwnTTL(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	long := w.Client("inproc")
+	long := w.Client(recipetest.Way)
 	lock(t, newMutex(t, long.Session(time.Minute), "ttl"))
-	c := waiter(t, w, ctx, newMutex(t, w.Client("inproc").Session(2*time.Second), "ttl"))
+	c := waiter(t, w, ctx, newMutex(t, w.Client(recipetest.Way).Session(2*time.Second), "ttl"))
 	long.Wire.Refuse(true) // crashed
 	w.Clock.Jump(time.Second)
 	select {
@@ -388,7 +388,7 @@ func TestB076ContenderMeasuresWithItsOwnTTL(t *testing.T) {
 func TestB077StopsLate(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	r := w.Client("inproc")
+	r := w.Client(recipetest.Way)
 	s, err := session.Open(ctx, r.Client, session.Options{TTL: time.Minute, StopMargin: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -403,7 +403,7 @@ func TestB077StopsLate(t *testing.T) {
 		r.Clock.Jump(40 * time.Second) // the margin is left
 		awaitLoss(t, h)
 		revoke(t, w, "late")
-		next := lock(t, newMutex(t, w.Client("inproc").Session(0), "late"))
+		next := lock(t, newMutex(t, w.Client(recipetest.Way).Session(0), "late"))
 		defer unlock(t, next)
 		if _, err := key.Do(ctx, w.Admin(), next.Token()); err != nil {
 			t.Error(err)
@@ -416,7 +416,7 @@ func TestB077StopsLate(t *testing.T) {
 
 func TestB078ReleasedBeforeTheWorkStopped(t *testing.T) {
 	w := recipetest.New(t)
-	s := w.Client("inproc").Session(0)
+	s := w.Client(recipetest.Way).Session(0)
 	m := newMutex(t, s, "stop")
 	ctx, cancel := context.WithCancel(context.Background())
 	began, end := make(chan struct{}), make(chan struct{})
@@ -432,7 +432,7 @@ func TestB078ReleasedBeforeTheWorkStopped(t *testing.T) {
 		})
 	}()
 	recipetest.Wait(t, began, "the work")
-	next := waiter(t, w, recipetest.Context(t), newMutex(t, w.Client("inproc").Session(0), "stop"))
+	next := waiter(t, w, recipetest.Context(t), newMutex(t, w.Client(recipetest.Way).Session(0), "stop"))
 	cancel()
 	if len(next) != 0 || len(w.Keys(prefix("stop"))) != 2 {
 		t.Fatal("released while the work runs")
@@ -451,7 +451,7 @@ func TestB078ReleasedBeforeTheWorkStopped(t *testing.T) {
 // A cancel is heeded though nobody answers, and nothing is granted after it.
 func TestB080CancelDuringABlackout(t *testing.T) {
 	w := recipetest.New(t)
-	r := w.Client("grpc")
+	r := w.Client(recipetest.Way)
 	s := r.Session(0)
 	m := newMutex(t, s, "blackout")
 	h := lock(t, m)
@@ -482,8 +482,8 @@ func TestB080CancelDuringABlackout(t *testing.T) {
 func TestB082FailedAttemptsLeaveNothing(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	r := w.Client("inproc")
-	h := lock(t, newMutex(t, w.Client("inproc").Session(0), "try"))
+	r := w.Client(recipetest.Way)
+	h := lock(t, newMutex(t, w.Client(recipetest.Way).Session(0), "try"))
 	m := newMutex(t, r.Session(0), "try")
 	for i := range 200 {
 		var err error
@@ -541,12 +541,12 @@ func TestB084UpdatesLostToPauses(t *testing.T) {
 				}
 			}
 			for range 5 {
-				r := w.Client("inproc")
+				r := w.Client(recipetest.Way)
 				h := lock(t, newMutex(t, r.Session(0), name))
 				count(add(h, func() {
 					r.Clock.Freeze() // between the read and the write, for longer than the lease
 					revoke(t, w, name)
-					other := lock(t, newMutex(t, w.Client("inproc").Session(0), name))
+					other := lock(t, newMutex(t, w.Client(recipetest.Way).Session(0), name))
 					count(add(other, func() {}))
 					unlock(t, other)
 				}))
@@ -566,7 +566,7 @@ func TestB084UpdatesLostToPauses(t *testing.T) {
 func TestB088LateReleaseByTheOldHolder(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	old := w.Client("inproc")
+	old := w.Client(recipetest.Way)
 	s := old.Session(0)
 	h1 := lock(t, newMutex(t, s, "late"))
 	w.Delete(prefix("late"))
@@ -585,8 +585,8 @@ func TestB088LateReleaseByTheOldHolder(t *testing.T) {
 func TestB092FailedAcquiresAndTheirSession(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	h := lock(t, newMutex(t, w.Client("inproc").Session(0), "fail"))
-	r := w.Client("inproc")
+	h := lock(t, newMutex(t, w.Client(recipetest.Way).Session(0), "fail"))
+	r := w.Client(recipetest.Way)
 	s := r.Session(0)
 	m := newMutex(t, s, "fail")
 	for range 100 {

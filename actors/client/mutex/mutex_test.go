@@ -68,7 +68,7 @@ func prefix(name string) string { return "/concord/mutex/" + url.PathEscape(name
 
 // Processes and goroutines exclude each other, and tokens rise from grant to grant.
 func TestOneAtATime(t *testing.T) {
-	for _, kind := range recipetest.Transports {
+	for _, kind := range []string{recipetest.Way} {
 		t.Run(kind, func(t *testing.T) {
 			w := recipetest.New(t)
 			ctx := recipetest.Context(t)
@@ -113,10 +113,10 @@ func TestOneAtATime(t *testing.T) {
 // Who came first is served first, and one release wakes one waiter.
 func TestFirstComeFirstServed(t *testing.T) {
 	w := recipetest.New(t)
-	h := lock(t, newMutex(t, w.Client("inproc").Session(0), "fifo"))
+	h := lock(t, newMutex(t, w.Client(recipetest.Way).Session(0), "fifo"))
 	var waiting []<-chan locking
 	for i := range 6 {
-		kind := recipetest.Transports[i%2]
+		kind := recipetest.Ways[i%3]
 		waiting = append(waiting, waiter(t, w, recipetest.Context(t), newMutex(t, w.Client(kind).Session(0), "fifo")))
 	}
 	last := h.Token()
@@ -139,7 +139,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 // A waiter that gives up in the middle of the line does not hold up those behind it.
 func TestGivingUpInTheMiddle(t *testing.T) {
 	w := recipetest.New(t)
-	s := w.Client("inproc").Session(0)
+	s := w.Client(recipetest.Way).Session(0)
 	m := newMutex(t, s, "middle")
 	h := lock(t, m)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -163,8 +163,8 @@ func TestGivingUpInTheMiddle(t *testing.T) {
 func TestAcquireModes(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	m := newMutex(t, w.Client("grpc").Session(0), "modes")
-	other := newMutex(t, w.Client("inproc").Session(0), "modes")
+	m := newMutex(t, w.Client(recipetest.Way).Session(0), "modes")
+	other := newMutex(t, w.Client(recipetest.Way).Session(0), "modes")
 	h, err := m.TryLock(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +200,7 @@ func TestAcquireModes(t *testing.T) {
 // Names that are prefixes of each other, or look like paths, are different locks.
 func TestNames(t *testing.T) {
 	w := recipetest.New(t)
-	s := w.Client("inproc").Session(0)
+	s := w.Client(recipetest.Way).Session(0)
 	var held []*mutex.Held
 	for _, name := range []string{"a", "a/b", "a/", "/a", "a%2Fb", "a%2fb", "..", "ä", "a\x00", "\xff"} {
 		held = append(held, lock(t, newMutex(t, s, name)))
@@ -219,7 +219,7 @@ func TestNames(t *testing.T) {
 func TestCompare(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	r := w.Client("inproc")
+	r := w.Client(recipetest.Way)
 	m := newMutex(t, r.Session(0), "cmp")
 	write := func(h *mutex.Held) bool {
 		t.Helper()
@@ -246,7 +246,7 @@ func TestCompare(t *testing.T) {
 
 func TestUnlockTwice(t *testing.T) {
 	w := recipetest.New(t)
-	m := newMutex(t, w.Client("inproc").Session(0), "twice")
+	m := newMutex(t, w.Client(recipetest.Way).Session(0), "twice")
 	h := lock(t, m)
 	unlock(t, h)
 	unlock(t, h)

@@ -48,7 +48,7 @@ func open(t testing.TB, r *recipetest.Resident, text string, opts registration.O
 }
 
 func TestRegistration(t *testing.T) {
-	for _, kind := range recipetest.Transports {
+	for _, kind := range []string{recipetest.Way} {
 		t.Run(kind, func(t *testing.T) {
 			w := recipetest.New(t)
 			ctx := recipetest.Context(t)
@@ -82,7 +82,7 @@ func TestRegistration(t *testing.T) {
 
 func TestLostWithoutRenew(t *testing.T) {
 	w := recipetest.New(t)
-	r := w.Client("inproc")
+	r := w.Client(recipetest.Way)
 	reg, states := open(t, r, "v", registration.Options{})
 	w.Delete(key)
 	if s := recipetest.Wait(t, states, "the loss"); s.Registered || !errors.Is(s.Err, lease.ErrLost) {
@@ -102,7 +102,7 @@ func TestLostWithoutRenew(t *testing.T) {
 func TestRenew(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	r := w.Client("grpc")
+	r := w.Client(recipetest.Way)
 	reg, states := open(t, r, "v1", registration.Options{Renew: true})
 	first := reg.State()
 	r.Wire.Refuse(true)
@@ -136,10 +136,10 @@ func TestRenew(t *testing.T) {
 // A process that was restarted waits for the key of its former life.
 func TestWait(t *testing.T) {
 	w := recipetest.New(t)
-	former, _ := open(t, w.Client("inproc"), "former", registration.Options{})
+	former, _ := open(t, w.Client(recipetest.Way), "former", registration.Options{})
 	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	r := w.Client("inproc")
+	r := w.Client(recipetest.Way)
 	if _, err := registration.Open(short, r.Client, key, nil, registration.Options{Wait: true}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestWait(t *testing.T) {
 func TestClientCloses(t *testing.T) {
 	w := recipetest.New(t)
 	for _, renew := range []bool{false, true} {
-		r := w.Client("inproc")
+		r := w.Client(recipetest.Way)
 		reg, _ := open(t, r, "v", registration.Options{Renew: renew})
 		lease := reg.State().LeaseID
 		_ = r.Close()

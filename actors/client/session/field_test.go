@@ -58,7 +58,7 @@ func TestB035KeepAliveStopsAfterOneError(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			w := recipetest.New(t)
-			r := w.Client("grpc")
+			r := w.Client(recipetest.Way)
 			mended, over := r.Session(0), r.Session(0)
 			mend := fault(r)
 			r.Clock.Jump(21 * time.Second) // the keep-alive is due and fails
@@ -79,7 +79,7 @@ func TestB035KeepAliveStopsAfterOneError(t *testing.T) {
 // Whether anybody looks at the session does not change how often it is renewed.
 func TestB037CadenceDependsOnTheTTLOnly(t *testing.T) {
 	w := recipetest.New(t)
-	r := w.Client("inproc")
+	r := w.Client(recipetest.Way)
 	s := r.Session(0)
 	n := renewals(r, s.LeaseID())
 	const thirds = 12
@@ -97,7 +97,7 @@ func TestB037CadenceDependsOnTheTTLOnly(t *testing.T) {
 
 func TestB038ServersNeverComeBack(t *testing.T) {
 	w := recipetest.New(t)
-	r := w.Client("grpc")
+	r := w.Client(recipetest.Way)
 	s := r.Session(0)
 	left := s.Remaining()
 	if err := w.Node.Close(); err != nil {
@@ -116,7 +116,7 @@ func TestB039PacketsDroppedInSilence(t *testing.T) {
 	for name, drop := range map[string][2]bool{"both": {true, true}, "replies": {false, true}, "requests": {true, false}} {
 		t.Run(name, func(t *testing.T) {
 			w := recipetest.New(t)
-			r := w.Client("grpc")
+			r := w.Client(recipetest.Way)
 			s := r.Session(0)
 			r.Wire.Drop(drop[0], drop[1])
 			// Step by step, so that it may try: what is not confirmed extends nothing.
@@ -131,7 +131,7 @@ func TestB039PacketsDroppedInSilence(t *testing.T) {
 // The check reads the clock itself, whatever its goroutines do.
 func TestB043NotDoneYetIsNotValid(t *testing.T) {
 	w := recipetest.New(t)
-	r := w.Client("inproc")
+	r := w.Client(recipetest.Way)
 	s := r.Session(0)
 	r.Clock.Freeze()
 	r.Clock.Jump(time.Minute)
@@ -146,7 +146,7 @@ func TestB043NotDoneYetIsNotValid(t *testing.T) {
 func TestB047EndWhileAKeepAliveIsInFlight(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	r := w.Client("grpc")
+	r := w.Client(recipetest.Way)
 	s := r.Session(0)
 	n := renewals(r, s.LeaseID())
 	release := r.Wire.Hold()
@@ -171,7 +171,7 @@ func TestB047EndWhileAKeepAliveIsInFlight(t *testing.T) {
 func TestB049AliveAfterTheEnd(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	r := w.Client("inproc")
+	r := w.Client(recipetest.Way)
 	s := r.Session(0)
 	release := r.Wire.Hold()
 	checked := make(chan error, 1)
@@ -190,7 +190,7 @@ func TestB049AliveAfterTheEnd(t *testing.T) {
 // Nothing blocks for ever where nobody answers and the caller set no deadline.
 func TestB053NoDeadline(t *testing.T) {
 	w := recipetest.New(t)
-	r := w.Client("grpc")
+	r := w.Client(recipetest.Way)
 	s := r.Session(0)
 	r.Wire.Drop(true, true)
 	ctx := context.Background()
@@ -224,7 +224,7 @@ func TestB053NoDeadline(t *testing.T) {
 func TestB055TheWorkHangs(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	r := w.Client("inproc")
+	r := w.Client(recipetest.Way)
 	s, err := session.Open(ctx, r.Client, session.Options{TTL: time.Minute, ProgressWithin: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +254,7 @@ func TestB055TheWorkHangs(t *testing.T) {
 func TestB057DeadlineCountsFromTheRequest(t *testing.T) {
 	for late := time.Second; late < 2*time.Minute; late += 17 * time.Second {
 		w := recipetest.New(t)
-		r := w.Client("inproc")
+		r := w.Client(recipetest.Way)
 		if _, err := r.Revision(recipetest.Context(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -297,7 +297,7 @@ func TestB057DeadlineCountsFromTheRequest(t *testing.T) {
 func TestB079ReleaseAndRenewalCross(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	r := w.Client("inproc")
+	r := w.Client(recipetest.Way)
 	for i := range 20 {
 		s := r.Session(0)
 		var wg sync.WaitGroup
@@ -335,7 +335,7 @@ func TestB079ReleaseAndRenewalCross(t *testing.T) {
 func TestB221CallbacksMayCallBack(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	s := w.Client("inproc").Session(0)
+	s := w.Client(recipetest.Way).Session(0)
 	told := 0
 	s.Attach(func(err error) {
 		told++
@@ -366,7 +366,7 @@ func TestB221CallbacksMayCallBack(t *testing.T) {
 func TestCleanUpGivesUp(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	r := w.Client("inproc")
+	r := w.Client(recipetest.Way)
 	s := r.Session(0)
 	if _, err := r.Put(ctx, "/mine", nil, client.PutOptions{LeaseID: s.LeaseID()}); err != nil {
 		t.Fatal(err)

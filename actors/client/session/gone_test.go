@@ -10,7 +10,7 @@ import (
 func TestWhenGone(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
-	r := w.Client("grpc")
+	r := w.Client(recipetest.Way)
 	s := r.Session(0)
 	put := func(key string) uint64 {
 		t.Helper()
