@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state"
 )
 
 // More kinds of faults from the field: of compaction and history.
@@ -157,5 +160,30 @@ func TestKeyLimitIsOne(t *testing.T) {
 				t.Errorf("%s %s: %.80s", place, key, got)
 			}
 		}
+	}
+}
+
+// TestLimitedListAllocatesNoMore (B160, B162): what a page of a list allocates depends on
+// its limit, not on how many keys there are, dead ones among them; and it says that
+// there is more.
+func TestLimitedListAllocatesNoMore(t *testing.T) {
+	allocated := func(keys int) float64 {
+		s := newScript()
+		s.do(t, "grant 1s")
+		s.do(t, fmt.Sprintf("fill k count=%d lease=1", keys))
+		s.do(t, "wait 1s") // dead, not swept: still there
+		s.must(t, "list prefix=k limit=1 keys_only", fmt.Sprintf("1 keys k00000 to k00000 more after k00000 at %d", s.machine.Revision()))
+		v := s.machine.View()
+		q := &messages.Query{Query: &messages.Query_List{List: &messages.ListRequest{
+			Selector: &messages.Selector{By: &messages.Selector_Prefix{Prefix: []byte("k")}}, Limit: 1,
+		}}}
+		return testing.AllocsPerRun(10, func() {
+			if _, err := v.Query(q, state.Now{}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if few, many := allocated(3), allocated(9_000); many > few+2 {
+		t.Errorf("%v allocations of 3 keys, %v of 9,000", few, many)
 	}
 }
