@@ -64,6 +64,8 @@ type Measure struct {
 	// the end, where the node is a process that the benchmark started.
 	NodeCPUUs    float64 `json:"node_cpu_us_per_op,omitempty"`
 	NodeRSSBytes int64   `json:"node_rss_bytes,omitempty"`
+	// NodeDiskBytes is what its data takes; of several nodes, the most.
+	NodeDiskBytes int64 `json:"node_disk_bytes,omitempty"`
 	// Detail are further numbers, by name.
 	Detail map[string]float64 `json:"detail,omitempty"`
 	// FirstError is the first failure, for the reader who wonders.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -24,6 +25,10 @@ type Suite struct {
 	Warmup    time.Duration
 	Duration  time.Duration
 	Rate      float64
+	// Nodes is how many nodes are started; 0 is one. The raw log has one in any case.
+	Nodes int
+	// Profiles is a folder for profiles of the nodes; "" takes none.
+	Profiles string
 	// Connections bounds the connections that the clients share; 0 is ConnectionsMax.
 	Connections int
 	// Endpoints of a running cluster; then no node is started.
@@ -38,7 +43,8 @@ type Suite struct {
 // events delivered, their latency is from the acknowledgement of the write. watch-idle
 // has that many watchers of keys that nobody writes, and its operations are puts.
 // watch-replay has that many watchers read a long log.
-var Workloads = []string{"raw", "put", "get", "get-stale", "keepalive", "watch", "watch-stalled", "watch-idle", "watch-replay"}
+var Workloads = []string{"raw", "put", "get", "get-stale", "list", "txn", "mixed", "keepalive", "watch", "watch-stalled", "watch-idle", "watch-replay",
+	"lease-storm", "lease-revoke", "lease-lateness", "lease-keepalive", "lease-renew", "lease-kept", "lock", "lock-handover"}
 
 // Baseline names for each workload the one it is compared with.
 var Baseline = map[string]string{"put": "raw", "watch-stalled": "watch"}
@@ -51,15 +57,27 @@ func (s *Suite) Run(ctx context.Context, report *Report) error {
 		}
 	}
 	endpoints := s.Endpoints
-	var node *Process
-	if len(endpoints) == 0 && slices.ContainsFunc(s.Workloads, func(w string) bool { return w != "raw" }) {
-		var err error
-		if node, err = StartProcess(ctx, s.Binary, s.Dir,
-			"--watches-max", "1000000", "--watches-per-client", "1000000"); err != nil {
-			return err
+	var (
+		node  *Process // the only one
+		nodes []*Process
+	)
+	if len(endpoints) == 0 && slices.ContainsFunc(s.Workloads, func(w string) bool { return w != "raw" && !strings.HasPrefix(w, "lease") }) {
+		if s.Nodes > 1 {
+			cluster, err := StartProcessCluster(ctx, s.Binary, s.Dir, s.Nodes)
+			if err != nil {
+				return err
+			}
+			defer cluster.Stop()
+			nodes, endpoints = cluster.Nodes, cluster.Endpoints
+		} else {
+			var err error
+			if node, err = StartProcess(ctx, s.Binary, s.Dir,
+				"--watches-max", "1000000", "--watches-per-client", "1000000"); err != nil {
+				return err
+			}
+			defer func() { _ = node.Stop() }()
+			nodes, endpoints = []*Process{node}, []string{node.Endpoint}
 		}
-		defer func() { _ = node.Stop() }()
-		endpoints = []string{node.Endpoint}
 	}
 	filled := false
 	for _, clients := range s.Clients {
@@ -69,6 +87,12 @@ func (s *Suite) Run(ctx context.Context, report *Report) error {
 				if err := s.raw(ctx, report, clients); err != nil {
 					return err
 				}
+				continue
+			}
+			if m, ok, err := s.leaseOrLock(ctx, w, clients, endpoints); err != nil {
+				return err
+			} else if ok {
+				report.Add(m)
 				continue
 			}
 			if strings.HasPrefix(w, "watch") {
@@ -90,7 +114,7 @@ func (s *Suite) Run(ctx context.Context, report *Report) error {
 				}
 				filled = true
 			}
-			err = s.measure(ctx, report, w, clients, s.op(target, w, clients), node)
+			err = s.measure(ctx, report, w, clients, s.op(target, w, clients), nodes)
 			target.Close()
 			if err != nil {
 				return err
@@ -115,6 +139,12 @@ func (s *Suite) op(t *Target, workload string, clients int) Op {
 		return t.Get(s.Keys, false)
 	case "get-stale":
 		return t.Get(s.Keys, true)
+	case "list":
+		return t.List(s.Keys)
+	case "txn":
+		return t.Txn(s.Keys, clients)
+	case "mixed":
+		return t.Mixed(s.Keys)
 	}
 	return t.KeepAlive(clients, time.Minute)
 }
@@ -137,22 +167,18 @@ func (s *Suite) raw(ctx context.Context, report *Report, clients int) error {
 	return s.measure(ctx, report, "raw", clients, raw.Propose(), nil)
 }
 
-func (s *Suite) measure(ctx context.Context, report *Report, workload string, clients int, op Op, node *Process) error {
-	var before Usage
-	if node != nil {
-		before, _ = node.Usage()
-	}
+func (s *Suite) measure(ctx context.Context, report *Report, workload string, clients int, op Op, nodes []*Process) error {
+	before := usageOf(nodes)
+	profiled := s.profile(ctx, workload, clients, nodes)
 	m, err := Load{Clients: clients, Warmup: s.Warmup, Duration: s.Duration, Rate: s.Rate}.Run(ctx, workload, op)
-	if err != nil {
+	if err = errors.Join(err, profiled()); err != nil {
 		return err
 	}
-	if node != nil {
-		if after, err := node.Usage(); err == nil && m.Done > 0 {
-			// The warm-up is in it, so it is a little too high.
-			share := m.Elapsed.Seconds() / (m.Elapsed + s.Warmup).Seconds()
-			m.NodeCPUUs = share * float64((after.CPU - before.CPU).Microseconds()) / float64(m.Done)
-			m.NodeRSSBytes = after.RSSBytes
-		}
+	if after := usageOf(nodes); len(nodes) > 0 && m.Done > 0 {
+		// The warm-up is in it, so it is a little too high.
+		share := m.Elapsed.Seconds() / (m.Elapsed + s.Warmup).Seconds()
+		m.NodeCPUUs = share * float64((after.CPU - before.CPU).Microseconds()) / float64(m.Done)
+		m.NodeRSSBytes, m.NodeDiskBytes = after.RSSBytes, after.DiskBytes
 	}
 	report.Add(m)
 	return nil

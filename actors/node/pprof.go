@@ -2,6 +2,7 @@ package node
 
 import (
 	"net/http"
+	"runtime"
 	"runtime/pprof"
 	"runtime/trace"
 	"strconv"
@@ -15,6 +16,10 @@ const profileSecondsMax = 120
 // it puts its handlers on the default mux of whatever process a node is embedded
 // in.
 func addPprof(mux *http.ServeMux) {
+	// One in a hundred fights for a lock, and waits of 100 us and more: costs too little
+	// to be measured.
+	runtime.SetMutexProfileFraction(100)
+	runtime.SetBlockProfileRate(int(100 * time.Microsecond))
 	mux.HandleFunc("GET /debug/pprof/profile", timed(30, func(w http.ResponseWriter) (func(), error) {
 		return pprof.StopCPUProfile, pprof.StartCPUProfile(w)
 	}))

@@ -166,7 +166,9 @@ func (l *load) op(workload string, n int) bench.Op {
 	case "put":
 		return func(ctx context.Context, c int, _ uint64) error { return conn(c).Put(ctx, random(), l.value) }
 	case "get", "get-stale":
-		return func(ctx context.Context, c int, _ uint64) error { return conn(c).Get(ctx, random(), workload == "get-stale") }
+		return func(ctx context.Context, c int, _ uint64) error {
+			return conn(c).Get(ctx, random(), workload == "get-stale")
+		}
 	case "mixed":
 		return func(ctx context.Context, c int, i uint64) error {
 			if i%5 == 0 {
