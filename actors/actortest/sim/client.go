@@ -22,6 +22,8 @@ type Client struct {
 	c      *client.Client
 	paused bool
 	closed bool
+	// crashed: paused for good.
+	crashed bool
 
 	watches []*watched
 	holders []*holder

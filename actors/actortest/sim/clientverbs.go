@@ -23,7 +23,7 @@ var clientVerbs = []Verb{
 	}},
 	{"client close", "", "ends a client in order", onClient(func(_ *World, c *Client, _ args) error { c.close(); return nil })},
 	{"client pause", "", "SIGSTOP: its clock goes on, it does nothing", onClient(func(_ *World, c *Client, _ args) error { c.paused = true; return nil })},
-	{"client resume", "", "SIGCONT", onClient(func(_ *World, c *Client, _ args) error { c.paused = false; return nil })},
+	{"client resume", "", "SIGCONT", onClient(func(_ *World, c *Client, _ args) error { c.paused = c.crashed; return nil })},
 	{"client rate", "F", "makes its clock run at F times the right rate", onClient(func(_ *World, c *Client, a args) error {
 		c.clock.mu.Lock()
 		defer c.clock.mu.Unlock()

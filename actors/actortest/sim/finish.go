@@ -2,11 +2,13 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing/synctest"
 	"time"
 
+	"github.com/concord-kv/concord/consensus/memlog"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -60,7 +62,7 @@ func (w *World) equal() error {
 	var first *Node
 	for _, n := range w.nodes {
 		switch {
-		case !n.up:
+		case !n.up || !w.isMember(n):
 		case n.view == nil:
 			return fmt.Errorf("n%d has applied nothing", n.id)
 		case first == nil:
@@ -77,16 +79,18 @@ func (w *World) equal() error {
 // mend ends every fault.
 func (w *World) mend() {
 	w.log.Heal()
+	w.log.SetNetwork(memlog.Network{})
 	clear(w.holes)
 	for _, n := range w.nodes {
 		n.paused = false
 		w.log.Resume(n.id)
 		w.log.ResumeDisk(n.id)
 		w.log.ReleaseApply(n.id)
+		w.log.FreeDisk(n.id)
 		n.start()
 	}
 	for _, c := range w.clients {
-		c.paused = false
+		c.paused = c.crashed
 		for _, x := range c.watches {
 			x.stalled, x.mayHave = false, true
 		}
@@ -120,6 +124,9 @@ func (w *World) Finish() {
 	w.Linearizable(2 * time.Second)
 	for _, c := range w.clients {
 		for _, x := range c.watches {
+			if c.crashed {
+				continue
+			}
 			x.complete()
 		}
 	}
@@ -136,7 +143,7 @@ func (w *World) rest() string {
 	w.history.mu.Lock()
 	defer w.history.mu.Unlock()
 	for _, op := range w.history.ops {
-		if !op.over {
+		if c := w.client(op.client); !op.over && !c.crashed {
 			return fmt.Sprintf("%s %s has no answer", op.client, op.name)
 		}
 	}
@@ -164,7 +171,8 @@ func (w *World) notApplied() {
 
 // finalReads reads every key that was written: what was acknowledged must be there.
 func (w *World) finalReads() {
-	if len(w.clients) == 0 || w.clients[0].closed {
+	at := slices.IndexFunc(w.clients, func(c *Client) bool { return !c.closed && !c.crashed })
+	if at < 0 {
 		return
 	}
 	seen := map[string]bool{}
@@ -176,7 +184,7 @@ func (w *World) finalReads() {
 		}
 	}
 	for _, k := range keys {
-		w.clients[0].start(&Op{name: "get " + k, Kind: OpGet, Key: k}, query(&messages.Query{
+		w.clients[at].start(&Op{name: "get " + k, Kind: OpGet, Key: k}, query(&messages.Query{
 			Query: &messages.Query_Get{Get: &messages.GetRequest{Key: []byte(k)}},
 		}), awaitMax)
 	}

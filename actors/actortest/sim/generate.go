@@ -35,7 +35,7 @@ type generator struct {
 	leases         []string
 	holders        []string // "client name"
 	watches        []string // "client name"
-	downs          int      // nodes that are crashed or paused
+	joined         int      // nodes that were added
 }
 
 func (g *generator) say(format string, args ...any) {
@@ -79,6 +79,10 @@ func (g *generator) script() {
 			g.work()
 		case n < 75:
 			g.fault()
+		case n < 81:
+			g.rarer()
+		case n < 87:
+			g.indexed()
 		}
 		g.time()
 	}
@@ -220,4 +224,74 @@ func (g *generator) fault() {
 		g.time()
 		g.say("node start %s", n)
 	}
+}
+
+// indexed writes what the index is over, and asks it.
+func (g *generator) indexed() {
+	c := g.client()
+	switch n := g.rng.IntN(20); {
+	case n < 11:
+		g.say("client %s note j%d %s %d &", c, 1+g.rng.IntN(5), g.value(), g.rng.IntN(3))
+	case n < 13:
+		g.say("client %s delete j%d &", c, 1+g.rng.IntN(5))
+	case n < 16:
+		g.say("client %s index by-g j &", c)
+	case n < 17:
+		g.say("client %s unindex by-g &", c)
+	default:
+		g.say("client %s lookup by-g %d &", c, g.rng.IntN(3))
+	}
+}
+
+// rarer are faults of which a run has one or two.
+func (g *generator) rarer() {
+	n, c := g.node(), g.client()
+	switch k := g.rng.IntN(100); {
+	case k < 25:
+		g.say("fault network loss=%.2f double=%.2f overtake=%.2f delay=%d",
+			g.rng.Float64()*0.1, g.rng.Float64()*0.2, g.rng.Float64()*0.2, g.rng.IntN(4))
+	case k < 35:
+		g.say("fault network")
+	case k < 50:
+		g.say("fault stall %s", n)
+		g.time()
+		g.say("node tear %s", n)
+		g.say("fault unstall all")
+		g.time()
+		g.say("node start %s", n)
+	case k < 60:
+		g.say("fault full %s", n)
+		g.time()
+		g.time()
+		g.say("fault free all")
+		g.say("node start %s", n)
+	case k < 64:
+		if c != "c1" {
+			g.say("client %s crash", c)
+		}
+	case k < 75:
+		g.say("client %s lead %s &", c, n)
+	default:
+		g.member(c)
+	}
+}
+
+// member changes the membership: a node comes, without a vote at first or with one, and
+// may go again.
+func (g *generator) member(c string) {
+	if g.joined < 2 && g.nodes > 1 {
+		g.joined++
+		id := g.nodes + g.joined
+		vote := []string{"", " nonvoting=1"}[g.rng.IntN(2)]
+		g.say("client %s add n%d%s &", c, id, vote)
+		g.time()
+		g.say("node join n%d", id)
+		g.time()
+		if vote != "" && g.rng.IntN(3) > 0 {
+			g.time()
+			g.say("client %s promote n%d &", c, id)
+		}
+		return
+	}
+	g.say("client %s remove n%d &", c, 1+g.rng.IntN(g.nodes+g.joined))
 }

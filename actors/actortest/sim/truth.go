@@ -46,6 +46,7 @@ func (w *World) applied(n *Node, entries []consensus.Entry) {
 	w.truth.revisions(n, before, v.Revision(), events)
 	w.truth.digest(n, last, v)
 	w.checkKeys(n, v)
+	w.checkIndexes(n, v)
 	if last <= w.truth.index {
 		return
 	}
@@ -79,6 +80,7 @@ func (w *World) restored(n *Node, index uint64, err error) {
 	w.trace("restored n%d index %d revision %d digest %016x", n.id, index, v.Revision(), v.Digest())
 	w.truth.digest(n, index, v)
 	w.checkKeys(n, v)
+	w.checkIndexes(n, v)
 }
 
 func (t *truth) digest(n *Node, index uint64, v *state.View) {
