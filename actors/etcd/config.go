@@ -33,8 +33,13 @@ type Facts struct {
 
 // Config says what the endpoint serves. Dial and Facts are required.
 type Config struct {
-	// Dial opens a connection to this node's sessions.
-	Dial func(context.Context) (Stream, error)
+	// Dial opens a connection to this node's sessions, for a client that has shown this
+	// certificate. It must not pass for one of the node's own process, which nobody asks for
+	// rights. The token is shown on it.
+	Dial func(context.Context, Client) (Stream, error)
+	// HashPassword returns what is stored of a password. nil: users cannot be added, nor their
+	// passwords changed.
+	HashPassword func(password string) (string, error)
 	// Facts is called for every answer and must be cheap.
 	Facts func() Facts
 	// Endpoints returns where the members' etcd endpoints are, by replica id, as far as
@@ -42,7 +47,7 @@ type Config struct {
 	Endpoints func() map[uint64]string
 	// TLS is the listener's; nil for plain text.
 	TLS *tls.Config
-	// Connections is how many connections to sessions unary calls share. Default: 4.
+	// Connections is how many connections to sessions the calls of a client share. Default: 4.
 	Connections int
 	// ProgressInterval is how often an idle watch that asked for it is told how far it has
 	// come. Default: 10 minutes, as etcd's; at least 100 ms.

@@ -35,29 +35,28 @@ type conn struct {
 	wake chan struct{} // there are letters
 }
 
-// openConn connects and says hello.
-func openConn(ctx context.Context, dial func(context.Context) (Stream, error), name string, onWatch func(*messages.ServerMessage)) (*conn, error) {
-	stream, err := dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c := &conn{
+func newConn(stream Stream, onWatch func(*messages.ServerMessage)) *conn {
+	return &conn{
 		stream: stream, epoch: randomEpoch(), done: make(chan struct{}),
 		onWatch: onWatch, calls: make(map[uint64]chan *messages.Reply), wake: make(chan struct{}, 1),
 	}
-	err = stream.Send(&messages.ClientMessage{Message: &messages.ClientMessage_Hello{Hello: &messages.ClientHello{
-		Protocol: messages.ProtocolVersion, ClientName: name, ClientEpoch: c.epoch,
+}
+
+// open says hello and begins to read. After an error the stream is closed.
+func (c *conn) open(name string, who *messages.Credentials) error {
+	err := c.stream.Send(&messages.ClientMessage{Message: &messages.ClientMessage_Hello{Hello: &messages.ClientHello{
+		Protocol: messages.ProtocolVersion, ClientName: name, ClientEpoch: c.epoch, Credentials: who,
 	}}})
 	if err == nil {
 		err = c.awaitHello()
 	}
 	if err != nil {
-		_ = stream.Close() // the error before says why
-		return nil, err
+		_ = c.stream.Close() // the error before says why
+		return err
 	}
 	go c.read()
 	go c.beat()
-	return c, nil
+	return nil
 }
 
 func (c *conn) awaitHello() error {

@@ -24,7 +24,7 @@ func (s *recipes) Campaign(ctx context.Context, r *recipepb.CampaignRequest) (*r
 		}
 	}
 	if err := s.awaitTurn(ctx, p); err != nil {
-		s.leave(p)
+		s.leave(ctx, p)
 		return nil, toStatus(err)
 	}
 	return &recipepb.CampaignResponse{Header: recipeHeader(resp.Header), Leader: leader}, nil

@@ -31,6 +31,12 @@ var refusals = map[messages.Code]error{
 	messages.Code_CODE_UNAVAILABLE:       rpctypes.ErrGRPCStopped,
 	messages.Code_CODE_PERMISSION_DENIED: rpctypes.ErrGRPCPermissionDenied,
 	messages.Code_CODE_UNAUTHENTICATED:   rpctypes.ErrGRPCInvalidAuthToken,
+	messages.Code_CODE_USER_NOT_FOUND:    rpctypes.ErrGRPCUserNotFound,
+	messages.Code_CODE_USER_EXISTS:       rpctypes.ErrGRPCUserAlreadyExist,
+	messages.Code_CODE_ROLE_NOT_FOUND:    rpctypes.ErrGRPCRoleNotFound,
+	messages.Code_CODE_ROLE_EXISTS:       rpctypes.ErrGRPCRoleAlreadyExist,
+	messages.Code_CODE_NO_ADMINISTRATOR:  rpctypes.ErrGRPCInvalidAuthMgmt,
+	messages.Code_CODE_AUTH_DISABLED:     rpctypes.ErrGRPCAuthNotEnabled,
 }
 
 // statuses are for the codes that etcd has no words for.

@@ -45,6 +45,7 @@ func (s *Server) gateway(ctx context.Context) (http.Handler, error) {
 	}))
 	for _, register := range []func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error{
 		gw.RegisterKVHandler, gw.RegisterWatchHandler, gw.RegisterLeaseHandler, gw.RegisterClusterHandler, gw.RegisterMaintenanceHandler,
+		gw.RegisterAuthHandler,
 	} {
 		if err := register(ctx, mux, local); err != nil {
 			return nil, err

@@ -25,7 +25,7 @@ func (s *kvServer) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, 
 		if err != nil {
 			return nil, err
 		}
-		return s.pool.write(ctx, &messages.Write{Op: &messages.Write_Put{Put: put}})
+		return s.sessions.write(ctx, &messages.Write{Op: &messages.Write_Put{Put: put}})
 	})
 	if err != nil {
 		return nil, toStatus(s.leaseFirst(ctx, err, []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: r}}}))
@@ -82,7 +82,7 @@ func (s *Server) putOf(ctx context.Context, r *pb.PutRequest, fresh bool) (*mess
 // keepNote gives a put that keeps its key's lease the note that goes with that lease. If
 // the key moves to another lease meanwhile, the note does not fit it and does not count.
 func (s *Server) keepNote(ctx context.Context, p *messages.Put) error {
-	q, err := s.pool.query(ctx, &messages.Query{Query: &messages.Query_Get{Get: &messages.GetRequest{Key: p.Key}}})
+	q, err := s.sessions.query(ctx, &messages.Query{Query: &messages.Query_Get{Get: &messages.GetRequest{Key: p.Key}}})
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (s *kvServer) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*
 		}
 		return &pb.DeleteRangeResponse{Header: s.header(rev), Deleted: resp.Count}, nil
 	}
-	result, err := s.pool.write(ctx, &messages.Write{Op: &messages.Write_Delete{Delete: &messages.Delete{Selector: sel, PrevKv: r.PrevKv}}})
+	result, err := s.sessions.write(ctx, &messages.Write{Op: &messages.Write_Delete{Delete: &messages.Delete{Selector: sel, PrevKv: r.PrevKv}}})
 	if err != nil {
 		return nil, toStatus(err)
 	}
@@ -118,7 +118,7 @@ func (s *kvServer) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*
 func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
 	if r.Revision <= 1 {
 		// Revision 1 is the empty store: there is nothing before it to forget.
-		q, err := s.pool.query(ctx, &messages.Query{Query: &messages.Query_Revision{Revision: &messages.RevisionRequest{}}})
+		q, err := s.sessions.query(ctx, &messages.Query{Query: &messages.Query_Revision{Revision: &messages.RevisionRequest{}}})
 		switch {
 		case err != nil:
 			return nil, toStatus(err)
@@ -127,7 +127,7 @@ func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.Co
 		}
 		return &pb.CompactionResponse{Header: s.header(q.Revision)}, nil
 	}
-	result, err := s.pool.write(ctx, &messages.Write{Op: &messages.Write_Compact{Compact: &messages.Compact{Revision: uint64(r.Revision - 1), Exact: true}}})
+	result, err := s.sessions.write(ctx, &messages.Write{Op: &messages.Write_Compact{Compact: &messages.Compact{Revision: uint64(r.Revision - 1), Exact: true}}})
 	if err != nil {
 		return nil, toStatus(err)
 	}

@@ -38,7 +38,7 @@ func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	result, err := s.pool.write(ctx, &messages.Write{Op: &messages.Write_GrantLease{GrantLease: &messages.GrantLease{
+	result, err := s.sessions.write(ctx, &messages.Write{Op: &messages.Write_GrantLease{GrantLease: &messages.GrantLease{
 		TtlMs: ttl * 1000, Alias: uint64(r.ID),
 	}}})
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Server) ttl(ctx context.Context, asked int64) (int64, error) {
 	if asked >= surelyEnough && asked <= surelyNotTooMuch {
 		return asked, nil
 	}
-	q, err := s.pool.query(ctx, &messages.Query{
+	q, err := s.sessions.query(ctx, &messages.Query{
 		Consistency: messages.Consistency_CONSISTENCY_STALE, Query: &messages.Query_Config{Config: &messages.ConfigRequest{}},
 	})
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest)
 		if err != nil {
 			return nil, err
 		}
-		return s.pool.write(ctx, &messages.Write{Op: &messages.Write_RevokeLease{RevokeLease: &messages.RevokeLease{LeaseId: id}}})
+		return s.sessions.write(ctx, &messages.Write{Op: &messages.Write_RevokeLease{RevokeLease: &messages.RevokeLease{LeaseId: id}}})
 	})
 	if err != nil {
 		return nil, toStatus(err)
@@ -157,7 +157,7 @@ func (s *Server) renew(ctx context.Context, id int64, answer chan<- renewed) {
 		answer <- renewed{err: err}
 		return
 	}
-	c, err := s.pool.get(ctx)
+	c, err := s.sessions.get(ctx)
 	if err != nil {
 		answer <- renewed{err: err}
 		return
@@ -215,7 +215,7 @@ func (s *Server) leaseInfo(ctx context.Context, id int64, keys bool) (*messages.
 	default:
 		q.LeaseId = neverLease
 	}
-	return s.pool.query(ctx, &messages.Query{Query: &messages.Query_LeaseInfo{LeaseInfo: q}})
+	return s.sessions.query(ctx, &messages.Query{Query: &messages.Query_LeaseInfo{LeaseInfo: q}})
 }
 
 // LeaseLeases lists the leases, those that end first at the front, but for the unnamed
@@ -225,7 +225,7 @@ func (s *leaseServer) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest)
 	q := &messages.LeaseListRequest{Limit: messages.ListLimitMax}
 	var revision uint64
 	for {
-		reply, err := s.pool.query(ctx, &messages.Query{Query: &messages.Query_LeaseList{LeaseList: q}})
+		reply, err := s.sessions.query(ctx, &messages.Query{Query: &messages.Query_LeaseList{LeaseList: q}})
 		if err != nil {
 			return nil, toStatus(err)
 		}

@@ -25,7 +25,7 @@ const leaseNote = "etcd-lease"
 // again, so that what it says of one is right for ever, and an alias that it has wrong
 // meets unknown_lease.
 type leaseNames struct {
-	pool *pool
+	sessions *sessions
 
 	mu      sync.Mutex
 	byAlias map[uint64]uint64
@@ -35,8 +35,8 @@ type leaseNames struct {
 // leaseNamesMax bounds the cache; when it is full it begins anew.
 const leaseNamesMax = 200_000
 
-func newLeaseNames(p *pool) *leaseNames {
-	return &leaseNames{pool: p, byAlias: map[uint64]uint64{}, byID: map[uint64]uint64{}}
+func newLeaseNames(s *sessions) *leaseNames {
+	return &leaseNames{sessions: s, byAlias: map[uint64]uint64{}, byID: map[uint64]uint64{}}
 }
 
 func (l *leaseNames) learn(alias, id uint64) {
@@ -77,7 +77,7 @@ func (l *leaseNames) resolve(ctx context.Context, id int64, fresh bool) (uint64,
 	if known {
 		return ours, nil
 	}
-	r, err := l.pool.query(ctx, &messages.Query{Query: &messages.Query_LeaseInfo{LeaseInfo: &messages.LeaseInfoRequest{Alias: alias}}})
+	r, err := l.sessions.query(ctx, &messages.Query{Query: &messages.Query_LeaseInfo{LeaseInfo: &messages.LeaseInfoRequest{Alias: alias}}})
 	if refused(err, messages.Code_CODE_LEASE_NOT_FOUND) {
 		return neverLease, nil
 	}

@@ -53,7 +53,7 @@ func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*p
 }
 
 func (s *Server) status(ctx context.Context) (*messages.QueryReply, error) {
-	return s.pool.query(ctx, &messages.Query{
+	return s.sessions.query(ctx, &messages.Query{
 		Consistency: messages.Consistency_CONSISTENCY_STALE, Query: &messages.Query_Status{Status: &messages.StatusRequest{}},
 	})
 }

@@ -35,7 +35,7 @@ func (s *Server) members(ctx context.Context, local bool) (*messages.MembersRepl
 
 // operate asks the operator for a change of the members, which answers with all of them.
 func (s *Server) operate(ctx context.Context, r *messages.AdminRequest) (*messages.MembersReply, error) {
-	a, err := s.pool.admin(ctx, r)
+	a, err := s.sessions.admin(ctx, r)
 	if err != nil {
 		return nil, err
 	}

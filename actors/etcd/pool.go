@@ -4,16 +4,18 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/concord-kv/concord/messages"
 )
 
-// pool is the connections that unary calls share. One that has ended is opened again
-// by the next call that comes to it.
+// pool is the connections that the calls of one client share. One that has ended is
+// opened again by the next call that comes to it.
 type pool struct {
-	dial  func(context.Context) (Stream, error)
+	open  func(context.Context) (*conn, error)
 	slots []poolSlot
 	turn  atomic.Uint32
+	used  time.Time // guarded by the lock of sessions
 }
 
 type poolSlot struct {
@@ -22,8 +24,8 @@ type poolSlot struct {
 	closed bool
 }
 
-func newPool(dial func(context.Context) (Stream, error), n int) *pool {
-	return &pool{dial: dial, slots: make([]poolSlot, n)}
+func newPool(open func(context.Context) (*conn, error), n int) *pool {
+	return &pool{open: open, slots: make([]poolSlot, n)}
 }
 
 // get returns a live connection.
@@ -32,7 +34,7 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, messages.NewError(messages.Code_CODE_NODE_STOPPING, "the node stops")
+		return nil, messages.NewError(messages.Code_CODE_NODE_STOPPING, "the connection is being closed")
 	}
 	if s.conn != nil {
 		select {
@@ -41,7 +43,7 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 			return s.conn, nil
 		}
 	}
-	c, err := openConn(ctx, p.dial, "etcd", nil)
+	c, err := p.open(ctx)
 	s.conn = c
 	return c, err
 }
@@ -56,49 +58,4 @@ func (p *pool) close() {
 		}
 		s.mu.Unlock()
 	}
-}
-
-// write proposes a change and returns what apply answered.
-func (p *pool) write(ctx context.Context, w *messages.Write) (*messages.Result, error) {
-	c, err := p.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return resultOf(c.do(ctx, &messages.Operation{Operation: &messages.Operation_Write{Write: w}}))
-}
-
-func resultOf(r *messages.Reply, err error) (*messages.Result, error) {
-	if err != nil {
-		return nil, err
-	}
-	if e := r.GetResult().GetError(); e != nil {
-		return nil, messages.ErrorFrom(e)
-	}
-	return r.GetResult(), nil
-}
-
-// query reads.
-func (p *pool) query(ctx context.Context, q *messages.Query) (*messages.QueryReply, error) {
-	c, err := p.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r, err := c.do(ctx, &messages.Operation{Operation: &messages.Operation_Query{Query: q}})
-	if err != nil {
-		return nil, err
-	}
-	return r.GetQuery(), nil
-}
-
-// admin asks the node's operator.
-func (p *pool) admin(ctx context.Context, a *messages.AdminRequest) (*messages.AdminReply, error) {
-	c, err := p.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r, err := c.do(ctx, &messages.Operation{Operation: &messages.Operation_Admin{Admin: a}})
-	if err != nil {
-		return nil, err
-	}
-	return r.GetAdmin(), nil
 }

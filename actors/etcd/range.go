@@ -46,7 +46,7 @@ func (s *Server) read(ctx context.Context, r *pb.RangeRequest, pin uint64) (*pb.
 		sel = &messages.Selector{By: &messages.Selector_Key{Key: r.Key}}
 	}
 	if _, one := sel.GetBy().(*messages.Selector_Key); one {
-		q, err := s.pool.query(ctx, &messages.Query{
+		q, err := s.sessions.query(ctx, &messages.Query{
 			Consistency: consistency,
 			Query:       &messages.Query_Get{Get: &messages.GetRequest{Key: r.Key, Revision: at}},
 		})
@@ -70,7 +70,7 @@ func (s *Server) read(ctx context.Context, r *pb.RangeRequest, pin uint64) (*pb.
 
 // readEmpty answers for revision 1, where a store has no keys.
 func (s *Server) readEmpty(ctx context.Context, consistency messages.Consistency) (*pb.RangeResponse, uint64, error) {
-	q, err := s.pool.query(ctx, &messages.Query{Consistency: consistency, Query: &messages.Query_Revision{Revision: &messages.RevisionRequest{}}})
+	q, err := s.sessions.query(ctx, &messages.Query{Consistency: consistency, Query: &messages.Query_Revision{Revision: &messages.RevisionRequest{}}})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -128,7 +128,7 @@ type paging struct {
 // page reads the next page, of at most limit records.
 func (p *paging) page(ctx context.Context, limit int64) (*messages.ListReply, error) {
 	p.request.Limit = uint32(min(limit, messages.ListLimitMax))
-	q, err := p.server.pool.query(ctx, &messages.Query{Consistency: p.consistency, Query: &messages.Query_List{List: p.request}})
+	q, err := p.server.sessions.query(ctx, &messages.Query{Consistency: p.consistency, Query: &messages.Query_List{List: p.request}})
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (p *paging) pageRequest() *messages.ListRequest {
 // that is being read.
 func (p *paging) count(ctx context.Context, after []byte) (int64, error) {
 	r := &messages.ListRequest{Selector: p.request.Selector, Revision: p.request.Revision, CountOnly: true, AfterKey: after, Descending: p.request.Descending}
-	q, err := p.server.pool.query(ctx, &messages.Query{Consistency: p.consistency, Query: &messages.Query_List{List: r}})
+	q, err := p.server.sessions.query(ctx, &messages.Query{Consistency: p.consistency, Query: &messages.Query_List{List: r}})
 	if err != nil {
 		return 0, err
 	}

@@ -120,7 +120,7 @@ func (s *recipes) await(ctx context.Context, sel *messages.Selector, from int64,
 		default: // it knows already
 		}
 	}
-	c, err := openConn(ctx, s.cfg.Dial, "etcd recipe", func(m *messages.ServerMessage) {
+	c, err := s.sessions.open(ctx, clientOf(ctx), func(m *messages.ServerMessage) {
 		switch {
 		case m.GetWatchEnd() != nil:
 			tell(m.GetWatchEnd().GetReason())
@@ -154,9 +154,9 @@ func (s *recipes) await(ctx context.Context, sel *messages.Selector, from int64,
 	}
 }
 
-// leave deletes one's own key.
-func (s *recipes) leave(p *place) {
-	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+// leave deletes one's own key, also when the call is over.
+func (s *recipes) leave(ctx context.Context, p *place) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	if _, err := s.kv.DeleteRange(ctx, &pb.DeleteRangeRequest{Key: p.key}); err != nil {
 		s.cfg.Logger.Warn("etcd endpoint: a place in a queue stays until its lease ends", "error", err)
@@ -172,13 +172,13 @@ func (s *recipes) Lock(ctx context.Context, r *recipepb.LockRequest) (*recipepb.
 	header := resp.Header
 	if first := resp.Responses[1].GetResponseRange().Kvs; len(first) > 0 && first[0].CreateRevision != p.rev {
 		if err := s.awaitTurn(ctx, p); err != nil {
-			s.leave(p)
+			s.leave(ctx, p)
 			return nil, toStatus(err)
 		}
 		// The lease may have ended while we waited.
 		mine, err := s.kv.Range(ctx, &pb.RangeRequest{Key: p.key})
 		if err != nil {
-			s.leave(p)
+			s.leave(ctx, p)
 			return nil, err
 		}
 		if len(mine.Kvs) == 0 {

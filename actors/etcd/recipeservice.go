@@ -6,11 +6,13 @@ import (
 	"net/http"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/concord-kv/concord/actors/etcd/recipepb"
 )
@@ -107,7 +109,8 @@ func (s *Server) serveRecipes(h *http.ServeMux) {
 				answer(w, http.StatusBadRequest, map[string]any{"code": 3, "message": err.Error()})
 				return
 			}
-			a, err := m.do(s.recipes, r.Context(), q)
+			ctx := metadata.NewIncomingContext(r.Context(), metadata.Pairs(rpctypes.TokenFieldNameSwagger, r.Header.Get("Authorization")))
+			a, err := m.do(s.recipes, ctx, q)
 			if err != nil {
 				st := status.Convert(err)
 				answer(w, runtime.HTTPStatusFromCode(st.Code()), map[string]any{"code": int(st.Code()), "message": st.Message()})

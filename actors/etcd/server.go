@@ -16,16 +16,16 @@ import (
 
 // Server is the endpoint of one node.
 type Server struct {
-	cfg     Config
-	pool    *pool
-	leases  *leaseNames
-	grpc    *grpc.Server
-	http    *http.Server
-	health  *health.Server
-	recipes *recipes
-	lead    *leadership
-	mux     *mux
-	local   *grpc.ClientConn // of the JSON gateway to this endpoint
+	cfg      Config
+	sessions *sessions
+	leases   *leaseNames
+	grpc     *grpc.Server
+	http     *http.Server
+	health   *health.Server
+	recipes  *recipes
+	lead     *leadership
+	mux      *mux
+	local    *grpc.ClientConn // of the JSON gateway to this endpoint
 
 	stop context.CancelFunc
 	wait sync.WaitGroup
@@ -36,8 +36,8 @@ type Server struct {
 func Serve(listener net.Listener, cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, pool: newPool(cfg.Dial, cfg.Connections), stop: stop, health: health.NewServer()}
-	s.leases = newLeaseNames(s.pool)
+	s := &Server{cfg: cfg, sessions: newSessions(cfg.Dial, cfg.Connections), stop: stop, health: health.NewServer()}
+	s.leases = newLeaseNames(s.sessions)
 	s.lead = newLeadership(s)
 	s.mux = newMux(listener, cfg.TLS, cfg.Logger)
 	s.grpc = grpc.NewServer(
@@ -54,6 +54,7 @@ func Serve(listener net.Listener, cfg Config) (*Server, error) {
 	pb.RegisterLeaseServer(s.grpc, &leaseServer{Server: s})
 	pb.RegisterClusterServer(s.grpc, &clusterServer{Server: s})
 	pb.RegisterMaintenanceServer(s.grpc, &maintenanceServer{Server: s})
+	pb.RegisterAuthServer(s.grpc, &authServer{Server: s})
 	s.registerRecipes(&recipes{Server: s, kv: &kvServer{Server: s}})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	handler, err := s.gateway(ctx)
@@ -92,7 +93,7 @@ func (s *Server) Close(ctx context.Context) {
 		_ = s.local.Close()
 		s.mux.close()
 		s.stop()
-		s.pool.close()
+		s.sessions.close()
 		s.wait.Wait()
 	})
 }

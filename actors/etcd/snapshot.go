@@ -55,7 +55,7 @@ func (e *envelope) send(b []byte, remaining uint64) error {
 // backup reads a backup piece by piece. All of it is read on one connection: it belongs to
 // this node.
 func (s *Server) backup(ctx context.Context, e *envelope) error {
-	c, err := s.pool.get(ctx)
+	c, err := s.sessions.get(ctx)
 	if err != nil {
 		return err
 	}

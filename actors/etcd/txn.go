@@ -82,7 +82,7 @@ func (s *Server) flatTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse
 		if err != nil {
 			return nil, err
 		}
-		return s.pool.write(ctx, &messages.Write{Op: &messages.Write_Txn{Txn: txn}})
+		return s.sessions.write(ctx, &messages.Write{Op: &messages.Write_Txn{Txn: txn}})
 	})
 	if err != nil {
 		ops := r.Success
@@ -226,7 +226,7 @@ func (s *Server) readTaken(ctx context.Context, t *taken, at uint64) (*pb.TxnRes
 
 // current returns the store's revision.
 func (s *Server) current(ctx context.Context, c messages.Consistency) (uint64, error) {
-	q, err := s.pool.query(ctx, &messages.Query{Consistency: c, Query: &messages.Query_Revision{Revision: &messages.RevisionRequest{}}})
+	q, err := s.sessions.query(ctx, &messages.Query{Consistency: c, Query: &messages.Query_Revision{Revision: &messages.RevisionRequest{}}})
 	if err != nil {
 		return 0, err
 	}

@@ -129,7 +129,7 @@ func (s *Server) pathTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse
 			if err != nil {
 				return nil, err
 			}
-			return s.pool.write(ctx, &messages.Write{Op: &messages.Write_Txn{Txn: txn}})
+			return s.sessions.write(ctx, &messages.Write{Op: &messages.Write_Txn{Txn: txn}})
 		})
 		if err != nil {
 			return nil, s.leaseFirst(ctx, err, ops)

@@ -34,7 +34,7 @@ const (
 func (s *watchServer) Watch(stream grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	ws := newWatchStream(s.Server)
+	ws := newWatchStream(ctx, s.Server)
 	defer ws.close()
 	received := make(chan error, 1)
 	go func() { received <- ws.receive(ctx, stream) }()
@@ -125,7 +125,7 @@ func (ws *watchStream) create(ctx context.Context, r *pb.WatchCreateRequest) err
 		return ctx.Err()
 	default:
 		ws.remove(w)
-		ws.refuse(toStatus(err).Error())
+		ws.refuse(toStatus(clientOf(ctx).refusal(err)).Error())
 	}
 	return nil
 }

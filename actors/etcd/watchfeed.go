@@ -152,15 +152,15 @@ func (ws *watchStream) ended(w *watcher, e *messages.WatchEnd) {
 		}})
 	case messages.Code_CODE_SLOW_CONSUMER:
 		w.part = nil
-		go ws.resume(w, &messages.Position{Revision: w.at, OpIndex: messages.PositionOpIndexEnd})
+		go ws.resume(ws.ctx, w, &messages.Position{Revision: w.at, OpIndex: messages.PositionOpIndexEnd})
 	default:
 		ws.fail(messages.ErrorFrom(reason))
 	}
 }
 
 // resume goes on with a watch after what the client was sent.
-func (ws *watchStream) resume(w *watcher, after *messages.Position) {
-	_, err := ws.start(context.Background(), w, 0, after)
+func (ws *watchStream) resume(ctx context.Context, w *watcher, after *messages.Position) {
+	_, err := ws.start(ctx, w, 0, after)
 	switch {
 	case err == nil:
 	case refused(err, messages.Code_CODE_COMPACTED):

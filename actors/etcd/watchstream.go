@@ -14,8 +14,9 @@ import (
 // watches' credit bounds: it is returned when the client has taken the events.
 type watchStream struct {
 	server *Server
-	failed chan error    // the stream ends with it
-	wake   chan struct{} // there is something in the queue
+	ctx    context.Context // of the stream
+	failed chan error      // the stream ends with it
+	wake   chan struct{}   // there is something in the queue
 
 	mu     sync.Mutex
 	conns  []*watchConn
@@ -53,8 +54,8 @@ type watcher struct {
 	answering, idle, busy bool
 }
 
-func newWatchStream(s *Server) *watchStream {
-	return &watchStream{server: s, failed: make(chan error, 1), wake: make(chan struct{}, 1), byID: map[int64]*watcher{}}
+func newWatchStream(ctx context.Context, s *Server) *watchStream {
+	return &watchStream{server: s, ctx: ctx, failed: make(chan error, 1), wake: make(chan struct{}, 1), byID: map[int64]*watcher{}}
 }
 
 // add gives a watch its id: the one asked for, or the next that is free for 0.
@@ -133,7 +134,7 @@ func (ws *watchStream) connFor(ctx context.Context) (*watchConn, error) {
 	}
 	ws.mu.Unlock()
 	c := &watchConn{watches: map[uint64]*watcher{}}
-	conn, err := openConn(ctx, ws.server.cfg.Dial, "etcd watch", func(m *messages.ServerMessage) { ws.delivered(c, m) })
+	conn, err := ws.server.sessions.open(ctx, clientOf(ctx), func(m *messages.ServerMessage) { ws.delivered(c, m) })
 	if err != nil {
 		return nil, err
 	}

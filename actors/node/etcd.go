@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/concord-kv/concord/actors/etcd"
+	"github.com/concord-kv/concord/cluster/credential"
+	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -53,11 +55,19 @@ func (n *Node) openEtcd() error {
 		endpoints[n.cfg.ReplicaID] = listener.Addr().String()
 	}
 	n.etcd, err = etcd.Serve(listener, etcd.Config{
-		Dial:  func(ctx context.Context) (etcd.Stream, error) { return n.dialer.Dial(ctx, "etcd") },
-		Facts: n.etcdFacts, Endpoints: func() map[uint64]string { return endpoints },
+		Dial:         n.dialForEtcd,
+		HashPassword: func(password string) (string, error) { return credential.HashPassword(password, 0) },
+		Facts:        n.etcdFacts, Endpoints: func() map[uint64]string { return endpoints },
 		TLS: cfg.TLS, ProgressInterval: cfg.ProgressInterval, Logger: n.cfg.Logger,
 	})
 	return err
+}
+
+// dialForEtcd connects a client of etcd to a session. It is none of this process: it is
+// asked who it is, as any other.
+func (n *Node) dialForEtcd(ctx context.Context, c etcd.Client) (etcd.Stream, error) {
+	peer := transport.Peer{Kind: transport.KindEtcd, Address: "etcd", Name: c.Certificate}
+	return transport.NewInProcessFor(n.gateway.Serve, peer).Dial(ctx, "etcd")
 }
 
 func (n *Node) etcdFacts() etcd.Facts {

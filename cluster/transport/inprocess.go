@@ -14,9 +14,17 @@ const InProcessQueueMax = 256
 
 // NewInProcess returns a dialer whose streams lead to h within this process.
 // Messages pass by pointer: no copy is made and nothing is encoded.
-func NewInProcess(h Handler) Dialer { return inProcess{h} }
+func NewInProcess(h Handler) Dialer { return inProcess{h, Peer{Kind: KindInProcess}} }
 
-type inProcess struct{ handler Handler }
+// NewInProcessFor is NewInProcess for somebody else: peer is who the streams are from, as
+// far as this process knows. A stream of KindInProcess is the process's own, which nobody
+// asks for rights: whatever is passed on for others must not be.
+func NewInProcessFor(h Handler, peer Peer) Dialer { return inProcess{h, peer} }
+
+type inProcess struct {
+	handler Handler
+	peer    Peer
+}
 
 func (d inProcess) Dial(ctx context.Context, endpoint string) (ClientStream, error) {
 	if ctx.Err() != nil {
@@ -27,7 +35,10 @@ func (d inProcess) Dial(ctx context.Context, endpoint string) (ClientStream, err
 		down:       make(chan *messages.ServerMessage, InProcessQueueMax),
 		clientDone: make(chan struct{}),
 		serverDone: make(chan struct{}),
-		peer:       Peer{Kind: KindInProcess, Address: endpoint},
+		peer:       d.peer,
+	}
+	if p.peer.Address == "" {
+		p.peer.Address = endpoint
 	}
 	s := &pipeServer{pipe: p}
 	go func() {

@@ -18,6 +18,7 @@ import (
 const (
 	KindGRPC      = "grpc"
 	KindInProcess = "inproc"
+	KindEtcd      = "etcd" // a client of the etcd endpoint, passed on in process
 	KindRemote    = "remote"
 )
 
