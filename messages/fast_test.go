@@ -63,7 +63,7 @@ func (f filler) fill(m protoreflect.Message, depth int) {
 				switch of.Get(j).Name() {
 				case "put", "get", "frame", "replies", "forward", "forwarded", "result":
 					fd = of.Get(j)
-				case "write", "query":
+				case "write", "query", "txn", "mod_revision":
 					if f.IntN(2) == 0 {
 						fd = of.Get(j)
 					}
@@ -136,7 +136,7 @@ func TestFastMessages(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	fast, encoded := 0, 0
+	fast, encoded, txns := 0, 0, 0
 	for i := range 1_200 {
 		f := filler{Rand: r, all: i%3 == 0}
 		for kind, k := range fastMessages {
@@ -162,6 +162,9 @@ func TestFastMessages(t *testing.T) {
 				for _, c := range e.Commands {
 					if c.fastSize() >= 0 {
 						fast++
+						if c.GetTxn() != nil {
+							txns++
+						}
 					}
 					own, err := AppendCommand(nil, c)
 					back := &Command{}
@@ -190,8 +193,8 @@ func TestFastMessages(t *testing.T) {
 			}
 		}
 	}
-	if fast < 300 || encoded < 300 {
-		t.Errorf("only %d commands and %d messages were encoded by hand: nothing was tested", fast, encoded)
+	if fast < 300 || encoded < 300 || txns < 30 {
+		t.Errorf("only %d commands, %d transactions and %d messages were encoded by hand: nothing was tested", fast, txns, encoded)
 	}
 }
 

@@ -143,6 +143,15 @@ func (x *Write) read(b []byte, s *operationSlab) bool {
 			if !nested(p.put.read(w.data), w.data, &p.put) {
 				return false
 			}
+		case 20<<3 | bytesField:
+			if x.Op != nil {
+				return false
+			}
+			t := &Txn{}
+			x.Op = &Write_Txn{Txn: t}
+			if !nested(t.read(w.data), w.data, t) {
+				return false
+			}
 		default:
 			return false
 		}

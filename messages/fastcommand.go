@@ -109,6 +109,15 @@ func (x *Command) read(b []byte, s *commandSlab) bool {
 			if !nested(p.put.read(w.data), w.data, &p.put) {
 				return false
 			}
+		case 20<<3 | bytesField:
+			if x.Op != nil {
+				return false
+			}
+			t := &Txn{}
+			x.Op = &Command_Txn{Txn: t}
+			if !nested(t.read(w.data), w.data, t) {
+				return false
+			}
 		default:
 			return false
 		}
@@ -226,6 +235,15 @@ func (x *Result) read(b []byte, s *resultSlab) bool {
 			p.answer.Put = &p.put
 			x.Answer = &p.answer
 			if len(w.data) > 0 && proto.Unmarshal(w.data, &p.put) != nil {
+				return false
+			}
+		case 20<<3 | bytesField:
+			if x.Answer != nil {
+				return false
+			}
+			t := &TxnResult{}
+			x.Answer = &Result_Txn{Txn: t}
+			if !nested(t.read(w.data), w.data, t) {
 				return false
 			}
 		default:

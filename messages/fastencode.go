@@ -66,10 +66,7 @@ func sizeList[M interface{ fastSize() int }](list []M) int {
 	return total
 }
 
-func appendList[M interface {
-	fastSize() int
-	fastAppend([]byte) []byte
-}](b []byte, tag uint64, list []M) []byte {
+func appendList[M fast](b []byte, tag uint64, list []M) []byte {
 	for _, m := range list {
 		b = m.fastAppend(appendHead(b, tag, m.fastSize()))
 	}
@@ -157,17 +154,32 @@ func (x *Reply) fastAppend(b []byte) []byte {
 	return r.fastAppend(appendHead(b, 3, r.fastSize()))
 }
 
-// The result of a put without the record that it replaced.
+// The result of a put without the record that it replaced, or of a transaction.
 func (x *Result) fastSize() int {
-	p, ok := x.GetAnswer().(*Result_Put)
-	if !ok || p.Put == nil || p.Put.Prev != nil || x.Error != nil || len(x.unknownFields) > 0 || len(p.Put.unknownFields) > 0 {
+	if x == nil || x.Error != nil || len(x.unknownFields) > 0 {
 		return slow
 	}
-	return sizeVarint(1, x.Revision) + sizeBool(x.Replayed) + sizeNested(2, 0)
+	n := slow
+	switch a := x.Answer.(type) {
+	case *Result_Put:
+		if a.Put != nil && a.Put.Prev == nil && len(a.Put.unknownFields) == 0 {
+			n = 0
+		}
+	case *Result_Txn:
+		n = a.Txn.fastSize()
+	}
+	if n == slow {
+		return slow
+	}
+	return sizeVarint(1, x.Revision) + sizeBool(x.Replayed) + sizeNested(2, n)
 }
 
 func (x *Result) fastAppend(b []byte) []byte {
-	return appendHead(appendBool(appendVarint(b, 1, x.Revision), 3, x.Replayed), 16, 0)
+	b = appendBool(appendVarint(b, 1, x.Revision), 3, x.Replayed)
+	if t, ok := x.Answer.(*Result_Txn); ok {
+		return t.Txn.fastAppend(appendHead(b, 20, t.Txn.fastSize()))
+	}
+	return appendHead(b, 16, 0)
 }
 
 // The answer to a get, of a record or of none.

@@ -123,22 +123,49 @@ func (x *Put) fastAppend(b []byte) []byte {
 	return appendBool(b, 10, x.MoveLease)
 }
 
+// fast is a message that this package sizes and encodes by hand.
+type fast interface {
+	fastSize() int
+	fastAppend([]byte) []byte
+}
+
+// fastOp returns the operation and its field; nil for one that is left to protobuf.
+func (x *Command) fastOp() (op fast, tag uint64) {
+	switch o := x.GetOp().(type) {
+	case *Command_Put:
+		return o.Put, 16
+	case *Command_Txn:
+		return o.Txn, 20
+	}
+	return nil, 0
+}
+
+func (x *Write) fastOp() (op fast, tag uint64) {
+	switch o := x.GetOp().(type) {
+	case *Write_Put:
+		return o.Put, 16
+	case *Write_Txn:
+		return o.Txn, 20
+	}
+	return nil, 0
+}
+
 func (x *Command) fastSize() int {
-	p, ok := x.GetOp().(*Command_Put)
-	if !ok || x.Audit != nil || len(x.unknownFields) > 0 || !utf8.ValidString(x.IdempotencyKey) || !utf8.ValidString(x.Principal) {
+	op, _ := x.fastOp()
+	if op == nil || x.Audit != nil || len(x.unknownFields) > 0 || !utf8.ValidString(x.IdempotencyKey) || !utf8.ValidString(x.Principal) {
 		return slow
 	}
-	put := p.Put.fastSize()
-	if put == slow {
+	n := op.fastSize()
+	if n == slow {
 		return slow
 	}
 	return sizeVarint(1, uint64(x.StampMs)) + sizeVarint(1, x.SessionId) + sizeVarint(1, x.Sequence) + sizeVarint(1, x.Acknowledged) +
 		sizeBytes(1, len(x.IdempotencyKey)) + sizeBytes(1, len(x.RequestHash)) + sizeBytes(1, len(x.Principal)) +
-		sizeVarint(1, x.UserId) + sizeBool(x.Trusted) + sizeNested(2, put)
+		sizeVarint(1, x.UserId) + sizeBool(x.Trusted) + sizeNested(2, n)
 }
 
 func (x *Command) fastAppend(b []byte) []byte {
-	put := x.Op.(*Command_Put).Put
+	op, tag := x.fastOp()
 	b = appendVarint(b, 1, uint64(x.StampMs))
 	b = appendVarint(b, 2, x.SessionId)
 	b = appendVarint(b, 3, x.Sequence)
@@ -148,30 +175,30 @@ func (x *Command) fastAppend(b []byte) []byte {
 	b = appendText(b, 7, x.Principal)
 	b = appendVarint(b, 8, x.UserId)
 	b = appendBool(b, 9, x.Trusted)
-	return put.fastAppend(appendHead(b, 16, put.fastSize()))
+	return op.fastAppend(appendHead(b, tag, op.fastSize()))
 }
 
 func (x *Write) fastSize() int {
-	p, ok := x.GetOp().(*Write_Put)
-	if !ok || len(x.unknownFields) > 0 || !utf8.ValidString(x.IdempotencyKey) {
+	op, _ := x.fastOp()
+	if op == nil || len(x.unknownFields) > 0 || !utf8.ValidString(x.IdempotencyKey) {
 		return slow
 	}
-	put := p.Put.fastSize()
-	if put == slow {
+	n := op.fastSize()
+	if n == slow {
 		return slow
 	}
 	return sizeVarint(1, x.SessionId) + sizeVarint(1, x.Sequence) + sizeVarint(1, x.Acknowledged) +
-		sizeBytes(1, len(x.IdempotencyKey)) + sizeVarint(1, x.Incarnation) + sizeNested(2, put)
+		sizeBytes(1, len(x.IdempotencyKey)) + sizeVarint(1, x.Incarnation) + sizeNested(2, n)
 }
 
 func (x *Write) fastAppend(b []byte) []byte {
-	put := x.Op.(*Write_Put).Put
+	op, tag := x.fastOp()
 	b = appendVarint(b, 1, x.SessionId)
 	b = appendVarint(b, 2, x.Sequence)
 	b = appendVarint(b, 3, x.Acknowledged)
 	b = appendText(b, 4, x.IdempotencyKey)
 	b = appendVarint(b, 5, x.Incarnation)
-	return put.fastAppend(appendHead(b, 16, put.fastSize()))
+	return op.fastAppend(appendHead(b, tag, op.fastSize()))
 }
 
 func (x *Operation) fastSize() int {

@@ -1,0 +1,206 @@
+package messages
+
+// This file: transactions, as far as they compare a revision, a version, a lease or
+// existence, and put.
+
+func (x *Txn) read(b []byte) bool {
+	w := wire{rest: b}
+	for w.next() {
+		switch w.tag {
+		case 1<<3 | bytesField:
+			c := &Compare{}
+			if !nested(c.read(w.data), w.data, c) {
+				return false
+			}
+			x.Compares = append(x.Compares, c)
+		case 2<<3 | bytesField:
+			op := readTxnOp(w.data)
+			if op == nil {
+				return false
+			}
+			x.Success = append(x.Success, op)
+		case 3<<3 | bytesField:
+			op := readTxnOp(w.data)
+			if op == nil {
+				return false
+			}
+			x.Failure = append(x.Failure, op)
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+func (x *Compare) read(b []byte) bool {
+	w := wire{rest: b}
+	for w.next() {
+		if w.tag > 3<<3 && x.Target != nil {
+			return false // which of two counts is protobuf's to say
+		}
+		switch w.tag {
+		case 1<<3 | bytesField:
+			x.Key = w.data
+		case 2<<3 | varintField:
+			x.Operator = CompareOperator(int32(w.v))
+		case 6<<3 | varintField:
+			x.Target = &Compare_Version{Version: w.v}
+		case 7<<3 | varintField:
+			x.Target = &Compare_CreateRevision{CreateRevision: w.v}
+		case 8<<3 | varintField:
+			x.Target = &Compare_ModRevision{ModRevision: w.v}
+		case 9<<3 | varintField:
+			x.Target = &Compare_LeaseId{LeaseId: w.v}
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+// txnPut is an operation that puts, in one allocation.
+type txnPut struct {
+	op  TxnOp
+	of  TxnOp_Put
+	put Put
+}
+
+// readTxnOp decodes an operation; nil if it is not one.
+func readTxnOp(b []byte) *TxnOp {
+	x := &txnPut{}
+	if !nested(x.read(b), b, &x.op) {
+		return nil
+	}
+	return &x.op
+}
+
+func (x *txnPut) read(b []byte) bool {
+	w := wire{rest: b}
+	for w.next() {
+		if w.tag != 2<<3|bytesField || x.op.Op != nil {
+			return false
+		}
+		x.of.Put = &x.put
+		x.op.Op = &x.of
+		if !nested(x.put.read(w.data), w.data, &x.put) {
+			return false
+		}
+	}
+	return !w.bad
+}
+
+func (x *TxnResult) read(b []byte) bool {
+	w := wire{rest: b}
+	for w.next() {
+		switch w.tag {
+		case 1<<3 | varintField:
+			x.Succeeded = w.v != 0
+		case 2<<3 | bytesField:
+			r := &TxnOpResult{}
+			if len(w.data) == 2 && w.data[0] == 2<<3|bytesField && w.data[1] == 0 {
+				r.Answer = &TxnOpResult_Put{Put: &PutResult{}} // of a put, without the record before
+			} else if !nested(false, w.data, r) {
+				return false
+			}
+			x.Responses = append(x.Responses, r)
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+func (x *Txn) fastSize() int {
+	if x == nil || len(x.unknownFields) > 0 {
+		return slow
+	}
+	compares, success, failure := sizeList(x.Compares), sizeList(x.Success), sizeList(x.Failure)
+	if compares == slow || success == slow || failure == slow {
+		return slow
+	}
+	return compares + success + failure
+}
+
+func (x *Txn) fastAppend(b []byte) []byte {
+	return appendList(appendList(appendList(b, 1, x.Compares), 2, x.Success), 3, x.Failure)
+}
+
+// target is the field and the value of what is compared; false for another target.
+func (x *Compare) target() (tag byte, v uint64, ok bool) {
+	switch t := x.GetTarget().(type) {
+	case *Compare_Version:
+		return 6, t.Version, true
+	case *Compare_CreateRevision:
+		return 7, t.CreateRevision, true
+	case *Compare_ModRevision:
+		return 8, t.ModRevision, true
+	case *Compare_LeaseId:
+		return 9, t.LeaseId, true
+	}
+	return 0, 0, false
+}
+
+func (x *Compare) fastSize() int {
+	_, v, ok := x.target()
+	if !ok || x.Range != nil || x.Ordered || len(x.unknownFields) > 0 {
+		return slow
+	}
+	// A member of a oneof is there also when it is 0.
+	target := 2
+	if v > 0 {
+		target = sizeVarint(1, v)
+	}
+	return sizeBytes(1, len(x.Key)) + sizeVarint(1, uint64(x.Operator)) + target
+}
+
+func (x *Compare) fastAppend(b []byte) []byte {
+	b = appendVarint(appendBytes(b, 1, x.Key), 2, uint64(x.Operator))
+	tag, v, _ := x.target()
+	if v == 0 {
+		return append(b, tag<<3|varintField, 0)
+	}
+	return appendVarint(b, tag, v)
+}
+
+func (x *TxnOp) fastSize() int {
+	p, ok := x.GetOp().(*TxnOp_Put)
+	if !ok || len(x.unknownFields) > 0 {
+		return slow
+	}
+	n := p.Put.fastSize()
+	if n == slow {
+		return slow
+	}
+	return sizeNested(1, n)
+}
+
+func (x *TxnOp) fastAppend(b []byte) []byte {
+	p := x.Op.(*TxnOp_Put).Put
+	return p.fastAppend(appendHead(b, 2, p.fastSize()))
+}
+
+func (x *TxnResult) fastSize() int {
+	if x == nil || len(x.unknownFields) > 0 {
+		return slow
+	}
+	list := sizeList(x.Responses)
+	if list == slow {
+		return slow
+	}
+	return sizeBool(x.Succeeded) + list
+}
+
+func (x *TxnResult) fastAppend(b []byte) []byte {
+	return appendList(appendBool(b, 1, x.Succeeded), 2, x.Responses)
+}
+
+// The answer to a put without the record that it replaced.
+func (x *TxnOpResult) fastSize() int {
+	p, ok := x.GetAnswer().(*TxnOpResult_Put)
+	if !ok || p.Put == nil || p.Put.Prev != nil || len(x.unknownFields) > 0 || len(p.Put.unknownFields) > 0 {
+		return slow
+	}
+	return 2
+}
+
+func (x *TxnOpResult) fastAppend(b []byte) []byte { return append(b, 2<<3|bytesField, 0) }
