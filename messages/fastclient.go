@@ -290,7 +290,7 @@ func (x *Reply) read(b []byte, s *replySlab) bool {
 	return !w.bad
 }
 
-// read decodes the answer to a get.
+// read decodes the answer to a get or a list.
 func (x *replyGet) read(b []byte) bool {
 	w := wire{rest: b}
 	for w.next() {
@@ -308,6 +308,15 @@ func (x *replyGet) read(b []byte) bool {
 			x.get.Get = &x.answer
 			x.query.Reply = &x.get
 			if !nested(x.answer.read(w.data), w.data, &x.answer) {
+				return false
+			}
+		case 18<<3 | bytesField:
+			if x.query.Reply != nil {
+				return false
+			}
+			l := &ListReply{}
+			x.query.Reply = &QueryReply_List{List: l}
+			if !nested(l.read(w.data), w.data, l) {
 				return false
 			}
 		default:

@@ -182,13 +182,23 @@ func (x *Result) fastAppend(b []byte) []byte {
 	return appendHead(b, 16, 0)
 }
 
-// The answer to a get, of a record or of none.
+// The answer to a get or a list.
+func (x *QueryReply) fastOp() (op fast, tag uint64) {
+	switch r := x.GetReply().(type) {
+	case *QueryReply_Get:
+		return r.Get, 16
+	case *QueryReply_List:
+		return r.List, 18
+	}
+	return nil, 0
+}
+
 func (x *QueryReply) fastSize() int {
-	g, ok := x.GetReply().(*QueryReply_Get)
-	if !ok || g.Get == nil || len(x.unknownFields) > 0 || len(g.Get.unknownFields) > 0 {
+	op, _ := x.fastOp()
+	if op == nil || len(x.unknownFields) > 0 {
 		return slow
 	}
-	inner := g.Get.fastSize()
+	inner := op.fastSize()
 	if inner == slow {
 		return slow
 	}
@@ -196,18 +206,18 @@ func (x *QueryReply) fastSize() int {
 }
 
 func (x *QueryReply) fastAppend(b []byte) []byte {
-	g := x.Reply.(*QueryReply_Get).Get
+	op, tag := x.fastOp()
 	b = appendVarint(b, 1, x.Revision)
 	b = appendVarint(b, 2, x.CompactRevision)
 	b = appendVarint(b, 3, x.LeaderSilentMs)
-	b = appendHead(b, 16, g.fastSize())
-	if g.Record == nil {
-		return b
-	}
-	return g.Record.fastAppend(appendHead(b, 1, g.Record.fastSize()))
+	return op.fastAppend(appendHead(b, tag, op.fastSize()))
 }
 
+// Of a record or of none.
 func (x *GetReply) fastSize() int {
+	if x == nil || len(x.unknownFields) > 0 {
+		return slow
+	}
 	if x.Record == nil {
 		return 0
 	}
@@ -218,8 +228,15 @@ func (x *GetReply) fastSize() int {
 	return sizeNested(1, n)
 }
 
+func (x *GetReply) fastAppend(b []byte) []byte {
+	if x.Record == nil {
+		return b
+	}
+	return x.Record.fastAppend(appendHead(b, 1, x.Record.fastSize()))
+}
+
 func (x *Record) fastSize() int {
-	if len(x.Metadata) > 0 || x.RemainingTtlMs != nil || x.ExpiresAtUnixMs != nil || len(x.unknownFields) > 0 || !utf8.ValidString(x.ContentType) {
+	if x == nil || len(x.Metadata) > 0 || x.RemainingTtlMs != nil || x.ExpiresAtUnixMs != nil || len(x.unknownFields) > 0 || !utf8.ValidString(x.ContentType) {
 		return slow
 	}
 	return sizeBytes(1, len(x.Key)) + sizeBytes(1, len(x.Value)) + sizeVarint(1, x.CreateRevision) + sizeVarint(1, x.ModRevision) +
