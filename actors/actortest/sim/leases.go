@@ -23,6 +23,8 @@ type leaseModel struct {
 	leadMs   float64
 	lastRead time.Duration
 	at       time.Duration // when the entry that is looked at was proposed
+	// stampedAt is when the latest command with a valid stamp was proposed.
+	stampedAt time.Duration
 	// lagMs is how far the stamps of lagEpoch are behind real time, at the least.
 	lagEpoch uint64
 	lagMs    float64
@@ -87,7 +89,7 @@ func (m *leaseModel) entry(n *Node, payload []byte, e *messages.Entry, results [
 		if known {
 			m.stamp(at, c.StampMs)
 		}
-		m.clockMs = max(m.clockMs, c.StampMs)
+		m.clockMs, m.stampedAt = max(m.clockMs, c.StampMs), max(m.at, m.stampedAt)
 		m.command(c, r)
 	}
 }

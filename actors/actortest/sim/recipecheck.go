@@ -179,12 +179,13 @@ func (r *recipes) expired(id uint64) {
 	}
 }
 
-// idle names a tour that has not ended, "" if all have.
+// idle names a tour that has not ended, "" if all have. Of clients that are gone for good
+// nothing ends.
 func (r *recipes) idle() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, t := range r.tours {
-		if t.state != tourOver {
+		if t.state != tourOver && !t.client.paused {
 			return t.name + " of " + t.client.name + " is " + tourStates[t.state]
 		}
 	}
@@ -196,7 +197,7 @@ func (r *recipes) final() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, t := range r.tours {
-		if t.lease == nil {
+		if t.lease == nil || t.client.paused {
 			continue
 		}
 		switch err := t.ask(); {

@@ -36,11 +36,26 @@ func GenerateRecipes(seed uint64) (Options, []string) {
 			g.stop()
 		case n < 91:
 			g.say("client %s put %s %s &", g.client(), g.key(), g.value())
+		case n < 94:
+			g.unreliable()
+		case n < 95:
+			g.say("client c3 crash") // its holders are replaced when their ttl is over
 		}
 		g.time()
 	}
 	g.say("recipes finish")
 	return opts, g.lines
+}
+
+// unreliable has the network between nodes lose, double, hold up and mix messages, for a
+// while.
+func (g *generator) unreliable() {
+	if g.rng.IntN(3) == 0 {
+		g.say("fault network")
+		return
+	}
+	g.say("fault network loss=%.2f double=%.2f overtake=%.2f delay=%d",
+		g.rng.Float64()*0.1, g.rng.Float64()*0.2, g.rng.Float64()*0.2, g.rng.IntN(4))
 }
 
 // tour has a client use a recipe; it returns the client and the name of the use.

@@ -73,15 +73,16 @@ func (r *recipes) stop(which func(*tour) bool) {
 	}
 }
 
-// How long a mended world may take: to have a leader whose claim has applied, which
-// waits for the timeout of one whose proposal was forgotten; to end a lease that is past
+// How long a mended world may take: to have a leader whose clock runs, which waits for the
+// timeout of each claim that was lost or forgotten; to end a lease that is past
 // its deadline, a tick and what the log takes; for everybody in every line to have had a
 // turn; and to end the leases of those who could not close their sessions.
 const (
-	electionMax = 15 * time.Second
+	electionMax = 90 * time.Second
 	expiryMaxMs = 1_500
 	turnsMax    = 300 * time.Second
 	leaveMax    = 6 * time.Second
+	settleMax   = 8 * time.Second // clients find the leader, and what was lost is made again
 )
 
 // FinishRecipes mends everything, waits until every tour is over and checks what must
@@ -91,11 +92,15 @@ func (w *World) FinishRecipes() {
 	calm := w.opts.Calm
 	w.opts.Calm = true
 	defer func() { w.opts.Calm = calm }()
-	w.Advance(electionMax)
-	if w.Leader() == 0 {
-		w.failf("P9", "no leader %v after all was mended", electionMax)
-		return
+	mended := w.now
+	for w.leases.stampedAt <= mended || w.Leader() == 0 {
+		if w.Failure() != nil || w.now > mended+electionMax {
+			w.failf("P9", "no leader whose clock runs %v after all was mended", electionMax)
+			return
+		}
+		w.Advance(time.Second)
 	}
+	w.Advance(settleMax)
 	r := &w.recipes
 	w.registered()
 	r.stop(func(t *tour) bool { return t.kind == "observation" || t.kind == "registration" })
@@ -128,7 +133,7 @@ func (w *World) registered() {
 	defer r.mu.Unlock()
 	want, have := map[string]string{}, map[string]int{}
 	for _, t := range r.tours {
-		if t.kind != "registration" || t.state > tourHolding || t.cancelled {
+		if t.kind != "registration" || t.state > tourHolding || t.cancelled || t.client.paused {
 			continue
 		}
 		key := "/reg/" + t.subject
