@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Op is one operation of a workload: client is the number of the generator's
@@ -25,6 +27,8 @@ type Load struct {
 	// the time an operation was due, so that a stall shows in every operation that
 	// it held back. 0 is a closed loop.
 	Rate float64
+	// Histogram keeps the histogram in the Measure.
+	Histogram bool
 	// Progress, when set, is called about once a second with the operations done so
 	// far, warm-up included.
 	Progress func(done uint64)
@@ -68,6 +72,9 @@ type Measure struct {
 	NodeDiskBytes int64 `json:"node_disk_bytes,omitempty"`
 	// Detail are further numbers, by name.
 	Detail map[string]float64 `json:"detail,omitempty"`
+	// Histogram is that of the latencies, in the encoding of HdrHistogram, where it was
+	// asked for.
+	Histogram []byte `json:"histogram,omitempty"`
 	// FirstError is the first failure, for the reader who wonders.
 	FirstError string `json:"first_error,omitempty"`
 }
@@ -155,6 +162,12 @@ func (l Load) Run(ctx context.Context, workload string, op Op) (Measure, error) 
 	all.report(&m)
 	m.Done = all.hist.TotalCount()
 	m.PerSecond = float64(m.Done) / elapsed.Seconds()
+	if l.Histogram {
+		var err error
+		if m.Histogram, err = all.hist.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err != nil {
+			return m, err
+		}
+	}
 	if text := first.Load(); text != nil {
 		m.FirstError = *text
 	}

@@ -29,6 +29,11 @@ type Suite struct {
 	Nodes int
 	// Profiles is a folder for profiles of the nodes; "" takes none.
 	Profiles string
+	// Processes is how many processes drive the load of put, get, get-stale and mixed;
+	// 0 and 1 are this one.
+	Processes int
+	// Filled says that the keys are there; Histogram keeps histograms in the measures.
+	Filled, Histogram bool
 	// Connections bounds the connections that the clients share; 0 is ConnectionsMax.
 	Connections int
 	// Endpoints of a running cluster; then no node is started.
@@ -45,6 +50,10 @@ type Suite struct {
 // watch-replay has that many watchers read a long log.
 var Workloads = []string{"raw", "put", "get", "get-stale", "list", "txn", "mixed", "keepalive", "watch", "watch-stalled", "watch-idle", "watch-replay",
 	"lease-storm", "lease-revoke", "lease-lateness", "lease-keepalive", "lease-renew", "lease-kept", "lock", "lock-handover"}
+
+// manyProcesses are the workloads that several processes may drive: their clients know
+// nothing of each other.
+var manyProcesses = []string{"put", "get", "get-stale", "mixed"}
 
 // Baseline names for each workload the one it is compared with.
 var Baseline = map[string]string{"put": "raw", "watch-stalled": "watch"}
@@ -79,7 +88,7 @@ func (s *Suite) Run(ctx context.Context, report *Report) error {
 			nodes, endpoints = []*Process{node}, []string{node.Endpoint}
 		}
 	}
-	filled := false
+	filled := s.Filled
 	for _, clients := range s.Clients {
 		for _, w := range s.Workloads {
 			s.Log("%s, %d clients", w, clients)
@@ -114,7 +123,7 @@ func (s *Suite) Run(ctx context.Context, report *Report) error {
 				}
 				filled = true
 			}
-			err = s.measure(ctx, report, w, clients, s.op(target, w, clients), nodes)
+			err = s.measure(ctx, report, w, clients, s.op(target, w, clients), nodes, endpoints)
 			target.Close()
 			if err != nil {
 				return err
@@ -164,13 +173,21 @@ func (s *Suite) raw(ctx context.Context, report *Report, clients int) error {
 		return err
 	}
 	defer func() { _ = raw.Close() }()
-	return s.measure(ctx, report, "raw", clients, raw.Propose(), nil)
+	return s.measure(ctx, report, "raw", clients, raw.Propose(), nil, nil)
 }
 
-func (s *Suite) measure(ctx context.Context, report *Report, workload string, clients int, op Op, nodes []*Process) error {
+func (s *Suite) measure(ctx context.Context, report *Report, workload string, clients int, op Op, nodes []*Process, endpoints []string) error {
 	before := usageOf(nodes)
 	profiled := s.profile(ctx, workload, clients, nodes)
-	m, err := Load{Clients: clients, Warmup: s.Warmup, Duration: s.Duration, Rate: s.Rate}.Run(ctx, workload, op)
+	var (
+		m   Measure
+		err error
+	)
+	if s.Processes > 1 && slices.Contains(manyProcesses, workload) {
+		m, err = s.inProcesses(ctx, workload, clients, endpoints)
+	} else {
+		m, err = Load{Clients: clients, Warmup: s.Warmup, Duration: s.Duration, Rate: s.Rate, Histogram: s.Histogram}.Run(ctx, workload, op)
+	}
 	if err = errors.Join(err, profiled()); err != nil {
 		return err
 	}

@@ -38,6 +38,8 @@ func (a *app) benchCommand() *cobra.Command {
 				return messages.InvalidField("nodes", "%d is not in 1 to 9", s.Nodes)
 			case repeats < 1 || repeats > 1000:
 				return messages.InvalidField("repeats", "%d is not in 1 to 1000", repeats)
+			case s.Processes < 1 || s.Processes > 100:
+				return messages.InvalidField("processes", "%d is not in 1 to 100", s.Processes)
 			case s.Profiles != "" && a.endpoint != "":
 				return messages.InvalidField("profiles", "only nodes that the benchmark starts are profiled")
 			}
@@ -91,6 +93,9 @@ func (a *app) benchCommand() *cobra.Command {
 	f.IntVar(&repeats, "repeats", 1, "runs of everything; the table has the median of each point")
 	f.StringVar(&base, "base", "", "another concord binary, measured in turn with this one; prints the ratios")
 	f.StringVar(&s.Profiles, "profiles", "", "folder for CPU, heap, mutex and block profiles of each node under each workload")
+	f.IntVar(&s.Processes, "processes", 1, "processes that drive the load of put, get, get-stale and mixed")
+	f.BoolVar(&s.Filled, "filled", false, "the keys are there already")
+	f.BoolVar(&s.Histogram, "histogram", false, "histograms of latencies in the JSON, encoded")
 	f.StringVar(&cpu, "cpuprofile", "", "CPU profile of the load generator")
 	f.IntVar(&s.Connections, "connections", bench.ConnectionsMax, "at most that many connections")
 	f.DurationVar(&s.Warmup, "warmup", time.Second, "time before counting")
