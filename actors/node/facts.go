@@ -30,6 +30,7 @@ type facts struct {
 	cluster atomic.Pointer[clusterFacts]
 	auth    atomic.Pointer[auth.Table]
 	applied atomic.Pointer[appliedFacts] // as of the last batch
+	shownMs atomic.Int64                 // the lease clock as it was shown last
 
 	watches atomic.Int64
 	// Of these, and how many revisions the last is behind.
@@ -125,12 +126,23 @@ func (f *facts) Facts() session.Facts {
 // Auth implements session.Node.
 func (f *facts) Auth() *auth.Table { return f.auth.Load() }
 
-// Now implements session.Node.
+// Now implements session.Node. The estimate of the lease clock never goes back: a new
+// leader's clock stands where the last entry of the old one left it, and what remains of
+// a lease must not be shown to grow for that. It stands still until the clock has come
+// as far again.
 func (f *facts) Now() state.Now {
 	a := f.applied.Load()
 	now := state.Now{WallMs: f.clock.WallMs()}
 	if a.ClockMs > 0 {
 		now.ClockMs = a.ClockMs + min(max(0, f.clock.MonotonicMs()-a.atMs), clockStaleMs)
 	}
-	return now
+	for shown := f.shownMs.Load(); ; shown = f.shownMs.Load() {
+		if shown >= now.ClockMs {
+			now.ClockMs = shown
+			return now
+		}
+		if f.shownMs.CompareAndSwap(shown, now.ClockMs) {
+			return now
+		}
+	}
 }
