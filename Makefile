@@ -91,6 +91,11 @@ fuzz: ## run every fuzz target for FUZZTIME and the long model tests
 		done; done
 	CONCORD_TWIN_SEQUENCES=$(SEQUENCES) $(GO) test ./state -run '^TestTwin$$' -count=1 -v -timeout 24h
 
+# A module of its own: it needs etcd's server and etcdctl. OPERATIONS is how many random requests etcd and we are both given.
+OPERATIONS ?= 4000
+etcd-compat: ## test the etcd endpoint with etcd's client, etcdctl, and beside etcd's server
+	cd actors/etcd/compat && CONCORD_ETCD_OPERATIONS=$(OPERATIONS) $(GO) test -count=1 -timeout 60m ./...
+
 ci: vet proto-check build test ## what continuous integration runs
 
 clean: ## remove what was built

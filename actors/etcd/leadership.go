@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 )
@@ -108,13 +109,7 @@ func (l *leadership) watch(ctx context.Context) {
 	t := time.NewTicker(leadershipPoll)
 	defer t.Stop()
 	for leaderless := 0; ; {
-		f := l.server.cfg.Facts()
-		status := healthpb.HealthCheckResponse_NOT_SERVING
-		if f.Ready && f.LeaderID != 0 {
-			status = healthpb.HealthCheckResponse_SERVING
-		}
-		l.server.health.SetServingStatus("", status)
-		if leaderless++; f.LeaderID != 0 {
+		if leaderless++; l.server.health.refresh().LeaderID != 0 {
 			leaderless = 0
 		}
 		if leaderless == leaderlessPolls {
@@ -126,4 +121,27 @@ func (l *leadership) watch(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// healthService is gRPC's health service. What it says is looked up when it is asked.
+type healthService struct {
+	*health.Server
+	facts func() Facts
+}
+
+// refresh notes how the node is.
+func (h *healthService) refresh() Facts {
+	f := h.facts()
+	status := healthpb.HealthCheckResponse_NOT_SERVING
+	if f.Ready && f.LeaderID != 0 {
+		status = healthpb.HealthCheckResponse_SERVING
+	}
+	h.SetServingStatus("", status)
+	return f
+}
+
+// Check tells whether the node can serve.
+func (h *healthService) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	h.refresh()
+	return h.Server.Check(ctx, r)
 }

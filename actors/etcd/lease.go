@@ -123,8 +123,20 @@ func (s *leaseServer) LeaseKeepAlive(stream grpc.BidiStreamingServer[pb.LeaseKee
 			s.renew(ctx, r.ID, one.answer)
 		}
 	}()
-	for one := range pending {
-		var a renewed
+	for {
+		var (
+			one  renewal
+			a    renewed
+			more bool
+		)
+		select {
+		case one, more = <-pending:
+		case <-ctx.Done():
+			return toStatus(ctx.Err())
+		}
+		if !more {
+			break
+		}
 		select {
 		case a = <-one.answer:
 		case <-ctx.Done():

@@ -21,7 +21,7 @@ type Server struct {
 	leases   *leaseNames
 	grpc     *grpc.Server
 	http     *http.Server
-	health   *health.Server
+	health   *healthService
 	recipes  *recipes
 	lead     *leadership
 	mux      *mux
@@ -36,7 +36,7 @@ type Server struct {
 func Serve(listener net.Listener, cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, sessions: newSessions(cfg.Dial, cfg.Connections), stop: stop, health: health.NewServer()}
+	s := &Server{cfg: cfg, sessions: newSessions(cfg.Dial, cfg.Connections), stop: stop, health: &healthService{health.NewServer(), cfg.Facts}}
 	s.leases = newLeaseNames(s.sessions)
 	s.lead = newLeadership(s)
 	s.mux = newMux(listener, cfg.TLS, cfg.Logger)

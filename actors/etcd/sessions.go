@@ -33,7 +33,10 @@ func clientOf(ctx context.Context) Client {
 	}
 	if p, ok := peer.FromContext(ctx); ok {
 		if t, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
-			c.Certificate = t.State.VerifiedChains[0][0].Subject.CommonName
+			cert := t.State.VerifiedChains[0][0]
+			if c.Certificate = cert.Subject.CommonName; c.Certificate == "" && len(cert.DNSNames) > 0 {
+				c.Certificate = cert.DNSNames[0]
+			}
 		}
 	}
 	return c

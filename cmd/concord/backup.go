@@ -120,7 +120,7 @@ func (a *app) inspectCommand() *cobra.Command {
 		Short: "Check a snapshot file and say what is in it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			f, err := os.Open(args[0])
+			f, err := openBackup(args[0])
 			if err != nil {
 				return messages.InvalidField("file", "%v", err)
 			}
@@ -234,7 +234,7 @@ func (a *app) plant(path string, dirs []string, make func(io.Reader) (node.Seed,
 	if len(dirs) == 0 {
 		return messages.InvalidField("data-dir", "at least one is needed")
 	}
-	f, err := os.Open(path)
+	f, err := openBackup(path)
 	if err != nil {
 		return messages.InvalidField("file", "%v", err)
 	}

@@ -167,7 +167,13 @@ func checkDelete(r *Rights, d *messages.Delete) *messages.Error {
 // compares saw.
 func checkTxn(r *Rights, t *messages.Txn) *messages.Error {
 	for i, c := range t.GetCompares() {
-		if err := checkKey(r, r.read, "read", c.GetKey()); err != nil {
+		var err *messages.Error
+		if c.GetRange() != nil {
+			err = checkSelector(r, r.read, "read", &messages.Selector{By: &messages.Selector_Range{Range: c.Range}})
+		} else {
+			err = checkKey(r, r.read, "read", c.GetKey())
+		}
+		if err != nil {
 			return at(err, "compares", i)
 		}
 	}
