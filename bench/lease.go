@@ -24,7 +24,8 @@ import (
 // the key is gone. lease-revoke revokes one lease with so many keys, with puts going on;
 // its operations are the puts. lease-lateness keeps so many live and lets each end by
 // itself; latency is from the deadline to the event. lease-keepalive has ten client
-// processes renew so many leases as fast as they can, and kills the leader on the way.
+// processes renew so many leases as fast as they can, and kills the leader on the way,
+// unless there is a Rate.
 // lease-kept has one client keep so many alive for the duration.
 var LeaseWorkloads = []string{"lease-storm", "lease-revoke", "lease-lateness", "lease-keepalive", "lease-kept"}
 
