@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -131,7 +132,13 @@ func dialError(ctx context.Context, endpoint string, err error) error {
 		return e
 	}
 	if mapped, ok := streamError(err).(*messages.Error); ok {
-		e := messages.NewError(mapped.Code(), "dial %s", endpoint)
+		code := mapped.Code()
+		if strings.Contains(err.Error(), "remote error: tls:") {
+			// The node refuses the client's certificate: with TLS 1.3 it says so only after
+			// the client's side of the handshake, in an alert.
+			code = messages.Code_CODE_UNAUTHENTICATED
+		}
+		e := messages.NewError(code, "dial %s", endpoint)
 		e.Err = err
 		if m := mapped.Detail.GetMessage(); mapped.Err == nil && m != "" {
 			e.Detail.Message += ": " + m

@@ -2,7 +2,7 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -24,6 +24,7 @@ type serveFlags struct {
 	bootstrap                 []string
 	nodeCA, nodeCert, nodeKey string
 	tlsCert, tlsKey, tlsPool  string
+	tlsOptional               bool
 
 	actors, actorCA, actorCert, actorKey string
 	etcd                                 string
@@ -65,6 +66,7 @@ func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
 	f.StringVar(&s.actorKey, "actors-key", "", "PEM file of its key")
 	f.StringVar(&s.etcd, "etcd", "", "where clients of etcd connect, with the TLS of --tls-cert if that is on; usually on port 2379; default not at all")
 	f.StringVar(&s.tlsPool, "tls-client-ca", "", "PEM file of the authority whose certificates clients must show")
+	f.BoolVar(&s.tlsOptional, "tls-client-optional", false, "clients may show none: with auth enabled they give a token or a password")
 }
 
 // apply fills cfg from the flags.
@@ -208,20 +210,18 @@ func (s *serveFlags) nodeTLS(cfg *node.Config) error {
 	if s.nodeCA == "" && s.nodeCert == "" && s.nodeKey == "" {
 		return nil
 	}
-	pem, err := os.ReadFile(s.nodeCA)
-	if err != nil {
+	if _, err := os.Stat(s.nodeCA); err != nil {
 		return messages.InvalidField("node-ca", "%v", err)
 	}
-	pool, err := certs.PoolOf(pem)
-	if err != nil {
-		return messages.InvalidField("node-ca", "%v", err)
+	files := certs.Files{Cert: s.nodeCert, Key: s.nodeKey, CA: s.nodeCA, Logger: slog.Default()}
+	var err error
+	if cfg.PeerServerTLS, err = files.ServerTLS(); err == nil {
+		cfg.PeerClientTLS, err = files.ClientTLS()
 	}
-	pair, err := tls.LoadX509KeyPair(s.nodeCert, s.nodeKey)
 	if err != nil {
 		return messages.InvalidField("node-cert", "%v", err)
 	}
 	cfg.RaftCAFile, cfg.RaftCertFile, cfg.RaftKeyFile = s.nodeCA, s.nodeCert, s.nodeKey
-	cfg.PeerServerTLS, cfg.PeerClientTLS = certs.ServerTLS(pair, pool), certs.ClientTLS(pool, &pair)
 	return nil
 }
 
@@ -232,21 +232,16 @@ func (s *serveFlags) clientTLS() (*tls.Config, error) {
 		}
 		return nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
-	if err != nil {
-		return nil, messages.InvalidField("tls-cert", "%v", err)
-	}
-	var clients *x509.CertPool
 	if s.tlsPool != "" {
-		pem, err := os.ReadFile(s.tlsPool)
-		if err == nil {
-			clients, err = certs.PoolOf(pem)
-		}
-		if err != nil {
+		if _, err := os.Stat(s.tlsPool); err != nil {
 			return nil, messages.InvalidField("tls-client-ca", "%v", err)
 		}
 	}
-	return certs.ServerTLS(pair, clients), nil
+	config, err := certs.Files{Cert: s.tlsCert, Key: s.tlsKey, CA: s.tlsPool, Optional: s.tlsOptional, Logger: slog.Default()}.ServerTLS()
+	if err != nil {
+		return nil, messages.InvalidField("tls-cert", "%v", err)
+	}
+	return config, nil
 }
 
 // check refuses what node.Config understands otherwise, or would name by a field of Go.

@@ -1,0 +1,154 @@
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// Files are the PEM files of an endpoint. What is made of them follows them: a
+// certificate that is replaced, or an authority that is added, counts from the next
+// handshake on, a second later at most. Connections that are open stay open. Files that
+// cannot be read, or do not belong together, as in the middle of being replaced, are
+// looked at again; until then the last good ones count.
+type Files struct {
+	// Cert and Key are the endpoint's own.
+	Cert, Key string
+	// CA is the authority of the other side. Empty: clients are not asked for
+	// certificates; a dialer must have one.
+	CA string
+	// Optional lets clients in that show no certificate: they say otherwise who they are.
+	Optional bool
+	// Logger hears of files that cannot be used. Default: nobody.
+	Logger *slog.Logger
+}
+
+// lookEvery is how often the files are looked at, at most.
+const lookEvery = time.Second
+
+// follower is what the files held when they were last good.
+type follower struct {
+	files Files
+
+	mu     sync.Mutex
+	looked time.Time
+	stamp  string // of what is loaded
+	bad    string // of what could not be
+	pair   *tls.Certificate
+	pool   *x509.CertPool
+}
+
+func follow(f Files) (*follower, error) {
+	if f.Logger == nil {
+		f.Logger = slog.New(slog.DiscardHandler)
+	}
+	w := &follower{files: f, looked: time.Now()}
+	stamp, err := w.look()
+	if err == nil {
+		err = w.load(stamp)
+	}
+	return w, err
+}
+
+// look returns what changes when a file does.
+func (w *follower) look() (stamp string, err error) {
+	for _, path := range []string{w.files.Cert, w.files.Key, w.files.CA} {
+		if path == "" {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return "", err
+		}
+		stamp += fmt.Sprintf("%d %d;", info.ModTime().UnixNano(), info.Size())
+	}
+	return stamp, nil
+}
+
+func (w *follower) load(stamp string) error {
+	pair, err := tls.LoadX509KeyPair(w.files.Cert, w.files.Key)
+	if err != nil {
+		return err
+	}
+	var pool *x509.CertPool
+	if w.files.CA != "" {
+		pem, err := os.ReadFile(w.files.CA)
+		if err == nil {
+			pool, err = PoolOf(pem)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	w.pair, w.pool, w.stamp, w.bad = &pair, pool, stamp, ""
+	return nil
+}
+
+// current returns the certificate and the authority that count now.
+func (w *follower) current() (*tls.Certificate, *x509.CertPool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := time.Now(); now.Sub(w.looked) >= lookEvery {
+		w.looked = now
+		stamp, err := w.look()
+		if err == nil && stamp != w.stamp {
+			if err = w.load(stamp); err == nil {
+				w.files.Logger.Info("certificates were replaced", "cert", w.files.Cert)
+			}
+		}
+		if err != nil && w.bad != stamp+err.Error() {
+			w.bad = stamp + err.Error()
+			w.files.Logger.Warn("certificates cannot be replaced: the old ones stay", "cert", w.files.Cert, "error", err)
+		}
+	}
+	return w.pair, w.pool
+}
+
+// ServerTLS is the configuration of a listener, as the function of this name makes it,
+// that follows the files.
+func (f Files) ServerTLS() (*tls.Config, error) {
+	w, err := follow(f)
+	if err != nil {
+		return nil, err
+	}
+	c := w.server()
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := w.server()
+		now.NextProtos = []string{"h2"} // what gRPC adds to the outer one
+		return now, nil
+	}
+	return c, nil
+}
+
+func (w *follower) server() *tls.Config {
+	pair, pool := w.current()
+	c := ServerTLS(*pair, pool)
+	if w.files.Optional && pool != nil {
+		c.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	return c
+}
+
+// ClientTLS is the configuration of a dialer, as the function of this name makes it. Its
+// own certificate follows the files; the authority that it trusts is read once: to replace
+// that one, have both in the file before.
+func (f Files) ClientTLS() (*tls.Config, error) {
+	if f.CA == "" {
+		return nil, errors.New("certs: a dialer needs an authority")
+	}
+	w, err := follow(f)
+	if err != nil {
+		return nil, err
+	}
+	c := ClientTLS(w.pool, nil)
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair, _ := w.current()
+		return pair, nil
+	}
+	return c, nil
+}
