@@ -31,7 +31,7 @@ var plantedBugs = []planted{
 		"		stamp := c.clock.stamp(now)\n",
 		"		stamp := c.clock.stamp(now)\n		if $ON {\n			stamp -= stamp % 1_000\n		}\n",
 	}}},
-	{name: "forgotten-expiry", seed: 23, edits: []edit{
+	{name: "forgotten-expiry", seed: 36, edits: []edit{
 		{"actors/expiry", "	lastID     uint64\n", "	lastID     uint64\n	tried      map[uint64]bool\n"},
 		{"actors/expiry", "	pairs := m.GetPairs()\n", `	pairs := m.GetPairs()
 	if $ON {
@@ -49,20 +49,20 @@ var plantedBugs = []planted{
 	}
 `},
 	}},
-	{name: "lost-event-at-hand-over", seed: 2, edits: []edit{{
+	{name: "lost-event-at-hand-over", seed: 102, edits: []edit{{
 		"actors/watch",
 		"		if !w.cursor.Before(head) {\n			r.remove(w)\n			h.goLive(w)",
 		"		if $ON || !w.cursor.Before(head) {\n			r.remove(w)\n			h.goLive(w)",
 	}}},
-	{name: "duplicate-on-retry", seed: 14, edits: []edit{{
+	{name: "duplicate-on-retry", seed: 1, edits: []edit{{
 		"state",
 		"		m.replay(r, s.answers[number-s.acknowledged-1])\n		return nil\n",
 		"		if $ON {\n			return m.idempotent(r, c)\n		}\n		m.replay(r, s.answers[number-s.acknowledged-1])\n		return nil\n",
 	}}},
-	{name: "stale-read", seed: 97, edits: []edit{{
+	{name: "stale-read", seed: 53, edits: []edit{{
 		"actors/session", "	if stale {\n", "	if stale || $ON {\n",
 	}}},
-	{name: "map-order-in-apply", seed: 197, edits: []edit{{
+	{name: "map-order-in-apply", seed: 15, edits: []edit{{
 		"state",
 		"	body.keys.scan(func(key string) bool {\n",
 		`	scan := body.keys.scan
@@ -88,22 +88,22 @@ var plantedBugs = []planted{
 		"	return slot, !row.anonymous && m.live(row)\n",
 		"	return slot, !row.anonymous && (m.live(row) || $ON)\n",
 	}}},
-	{name: "stale-epoch-accepted", seed: 86, edits: []edit{{
+	{name: "stale-epoch-accepted", seed: 2, edits: []edit{{
 		"state",
 		"	return c.nonce != 0 && e.GetEpoch()",
 		"	return $ON && c.nonce != 0 || c.nonce != 0 && e.GetEpoch()",
 	}}},
-	{name: "holder-counts-from-the-reply", seed: 8, edits: []edit{{
+	{name: "holder-counts-from-the-reply", seed: 64, edits: []edit{{
 		"actors/client/session",
 		"func (o observer) Confirmed(sentAt, ttl time.Duration) { o.s.confirmed(sentAt, ttl) }",
 		"func (o observer) Confirmed(sentAt, ttl time.Duration) {\n	if $ON {\n		sentAt = o.s.clock.Now()\n	}\n	o.s.confirmed(sentAt, ttl)\n}",
 	}}},
-	{name: "resumed-watch-starts-now", seed: 2, edits: []edit{{
+	{name: "resumed-watch-starts-now", seed: 1, edits: []edit{{
 		"actors/client/pipeline",
 		"		r.FromRevision, r.After, r.List = 0, w.after, nil\n",
 		"		r.FromRevision, r.After, r.List = 0, w.after, nil\n		if $ON {\n			r.After = nil\n		}\n",
 	}}},
-	{name: "unknown-told-as-not-applied", seed: 233, edits: []edit{{
+	{name: "unknown-told-as-not-applied", seed: 53, edits: []edit{{
 		"actors/replica",
 		"				c.answer(it, timedOut(true))\n",
 		"				c.answer(it, timedOut(!$ON))\n",

@@ -16,14 +16,17 @@ import (
 )
 
 var (
-	simSeeds  = flag.Int("sim.seeds", 0, "how many seeds TestSim runs; 0: as many as fit into -sim.time")
+	simSeeds  = flag.Int("sim.seeds", 0, "how many seeds TestSim runs; 0: as many as fit into -sim.time, 100 at most unless that is set")
 	simFrom   = flag.Uint64("sim.from", 0, "the first seed; 0: today's, so that each run is a fresh one")
 	simSeed   = flag.Uint64("sim.seed", 0, "run this seed alone")
-	simTime   = flag.Duration("sim.time", 0, "how long TestSim runs if -sim.seeds is 0; default 20 s with -short, else 60 s")
+	simTime   = flag.Duration("sim.time", 0, "how long TestSim runs if -sim.seeds is 0; default 20 s with -short, else 90 s")
 	simShrink = flag.Duration("sim.shrink", 30*time.Second, "how long a failing script is shrunk")
 	simTrace  = flag.String("sim.trace", "", "the file that gets the trace of -sim.seed")
 	simStop   = flag.Bool("sim.stop", true, "stop at the first failure")
 )
+
+// simSeedsDefault fresh seeds are what continuous integration runs.
+const simSeedsDefault = 100
 
 // TestSim runs generated scripts. A failure prints the seed, the commit and the shrunk
 // script; -sim.seed replays it.
@@ -36,9 +39,9 @@ func TestSim(t *testing.T) {
 	if first == 0 {
 		first = uint64(time.Now().Unix()/86_400) << 20 // a new one each day, the same all day
 	}
-	length := *simTime
-	if length == 0 && *simSeeds == 0 {
-		length = time.Minute
+	length, seeds := *simTime, uint64(*simSeeds)
+	if length == 0 && seeds == 0 {
+		length, seeds = 90*time.Second, simSeedsDefault
 		if testing.Short() {
 			length = 20 * time.Second
 		}
@@ -50,7 +53,7 @@ func TestSim(t *testing.T) {
 	take := func() (uint64, bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if *simStop && t.Failed() || *simSeeds > 0 && next-first >= uint64(*simSeeds) || *simSeeds == 0 && time.Since(start) > length {
+		if *simStop && t.Failed() || seeds > 0 && next-first >= seeds || length > 0 && time.Since(start) > length {
 			return 0, false
 		}
 		next++

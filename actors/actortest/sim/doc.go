@@ -1,6 +1,7 @@
 // Package sim runs whole clusters of Concord in one process, deterministically: the
 // production node with all its actors and the state machine, over the log in memory
-// (consensus/memlog), and the production SDK over a network that fails as told. A
+// (consensus/memlog), the production links between nodes, and the production SDK, over a
+// network that fails as told. A
 // seed replays a run exactly.
 //
 // # One thing at a time

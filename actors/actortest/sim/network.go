@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"testing/synctest"
 	"time"
 )
 
@@ -270,6 +271,7 @@ func (n *network) resetNode(id uint64) {
 	n.each(func(c *conn) {
 		if c.joins(id) && c.atNode {
 			c.reset()
+			synctest.Wait() // what each sets off must not race with the next
 		}
 	})
 }
@@ -279,10 +281,12 @@ func (n *network) flush(id uint64) (moved bool) {
 	n.each(func(c *conn) {
 		if c.joins(id) && c.tell() {
 			moved = true
+			synctest.Wait()
 		}
 		if c.joins(id) && c.sendable() {
 			c.deliver(func(size int) int { return size })
 			moved = true
+			synctest.Wait()
 		}
 	})
 	return moved

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/concord-kv/concord/actors/actortest/watchcheck"
 	"github.com/concord-kv/concord/consensus"
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
@@ -15,14 +16,15 @@ type truth struct {
 	digests map[uint64]uint64 // by log index, where a batch ended
 	// events[r-1] are those of revision r.
 	events  [][]store.Event
-	index   uint64 // the highest that was looked at
+	changes *watchcheck.Truth // the same, for checks of watches
+	index   uint64            // the highest that was looked at
 	compact uint64
 	// writes finds the revisions that wrote a value; values of the workload are unique.
 	writes map[string][]uint64
 }
 
 func (t *truth) init(w *World) {
-	t.world, t.digests, t.writes = w, map[uint64]uint64{}, map[string][]uint64{}
+	t.world, t.digests, t.writes, t.changes = w, map[uint64]uint64{}, map[string][]uint64{}, watchcheck.NewTruth()
 }
 
 func (t *truth) revision() uint64 { return uint64(len(t.events)) }
@@ -137,6 +139,13 @@ func (t *truth) add(n *Node, r uint64, events []store.Event) {
 		}
 	case r == t.revision()+1:
 		t.events = append(t.events, append([]store.Event(nil), events...))
+		var changes []watchcheck.Change
+		for _, e := range events {
+			changes = append(changes, watchcheck.Change{Key: e.Rec.Key(), Value: e.Rec.Value(), Deleted: e.Rec.Tombstone()})
+		}
+		if err := t.changes.Wrote(r, changes...); err != nil {
+			w.failf("I2", "%v", err)
+		}
 		for _, e := range events {
 			if v := e.Rec.Value(); !e.Rec.Tombstone() && v != "" {
 				t.writes[v] = append(t.writes[v], r)
@@ -148,6 +157,14 @@ func (t *truth) add(n *Node, r uint64, events []store.Event) {
 	default:
 		w.failf("I2", "n%d: revision %d, but nobody has applied %d", n.id, r, r-1)
 	}
+}
+
+// event returns an event by its id, nil if there is none.
+func (t *truth) event(revision uint64, op uint32) *store.Event {
+	if revision == 0 || revision > t.revision() || int(op) >= len(t.events[revision-1]) {
+		return nil
+	}
+	return &t.events[revision-1][op]
 }
 
 // at returns the record of a key at a revision; "" if there is none.

@@ -2,8 +2,10 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/concord-kv/concord/actors/actortest/watchcheck"
 	"github.com/concord-kv/concord/actors/client"
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state/store"
@@ -17,14 +19,12 @@ type watched struct {
 	from    uint64 // asked for; 0 is from now
 	stalled bool   // its consumer does not take what comes
 
-	w        *client.Watcher
-	opening  bool
-	next     uint64 // the next revision that may be delivered
-	events   int
-	progress uint64
-	end      error
-	mayHave  bool // something may have come since the last look
-	lines    []string
+	w       *client.Watcher
+	check   *watchcheck.Check
+	opening bool
+	end     error
+	mayHave bool // something may have come since the last look
+	lines   []string
 }
 
 // over is a context that has ended: Next then only looks.
@@ -39,10 +39,13 @@ func (x *watched) ready() bool { return x.w != nil && x.end == nil && x.mayHave 
 // started takes the watch once it has begun.
 func (x *watched) started(w *client.Watcher) {
 	x.w, x.mayHave = w, true
-	x.next = w.Start().FromRevision
-	if x.from != 0 && x.next != x.from {
-		x.client.world.failf("watch-start", "%s asked for revision %d and begins at %d", x.name, x.from, x.next)
+	world, begins := x.client.world, w.Start().FromRevision
+	if x.from != 0 && begins != x.from {
+		world.failf("watch-start", "%s asked for revision %d and begins at %d", x.name, x.from, begins)
 	}
+	x.check = watchcheck.New(x.name, world.truth.changes, begins, watchcheck.Options{
+		Selects: func(key string) bool { return key >= x.lo && (x.hi == "" || key < x.hi) },
+	})
 }
 
 // poll takes one batch, if there is one, and holds it against the truth.
@@ -64,54 +67,30 @@ func (x *watched) poll() {
 	x.batch(b)
 }
 
-// batch checks the promises of a watch. Each has its name.
+// batch checks the promises of a watch, each of which has its name.
 func (x *watched) batch(b client.WatchBatch) {
 	w := x.client.world
-	for len(b.Events) > 0 {
-		r := b.Events[0].Revision
-		if r < x.next {
-			w.failf("watch-ordered", "%s: revision %d after %d", x.name, r, x.next-1)
+	for _, e := range b.Events {
+		x.lines = append(x.lines, eventLine(e))
+		if want := w.truth.event(e.Revision, e.OpIndex); want == nil || e.Cause != want.Rec.Cause() || string(e.Record.GetKey()) != want.Rec.Key() {
+			w.failf("watch-true", "%s: event (%d, %d) is %s: there is no such event", x.name, e.Revision, e.OpIndex, eventLine(e))
 			return
 		}
-		// Whatever lies between must have nothing for this watch.
-		if missed := x.missing(x.next, r-1); missed != 0 {
-			w.failf("watch-gap-free", "%s: revision %d was skipped; %d came", x.name, missed, r)
-			return
-		}
-		want := x.selected(r)
-		n := 0
-		for n < len(b.Events) && b.Events[n].Revision == r {
-			n++
-		}
-		if n != len(want) {
-			w.failf("watch-atomic", "%s: %d events of revision %d, which has %d", x.name, n, r, len(want))
-			return
-		}
-		for i, e := range b.Events[:n] {
-			if e.OpIndex != want[i].Rec.OpIndex() || string(e.Record.GetKey()) != want[i].Rec.Key() ||
-				string(e.Record.GetValue()) != want[i].Rec.Value() || e.Cause != want[i].Rec.Cause() ||
-				(e.Type == messages.EventType_EVENT_TYPE_DELETE) != want[i].Rec.Tombstone() {
-				w.failf("watch-true", "%s: event (%d, %d) is %v %q=%q, in truth %q=%q", x.name, r, e.OpIndex,
-					e.Type, e.Record.GetKey(), e.Record.GetValue(), want[i].Rec.Key(), want[i].Rec.Value())
-				return
-			}
-			x.lines = append(x.lines, eventLine(e))
-		}
-		x.events += n
-		x.next = r + 1
-		b.Events = b.Events[n:]
 	}
-	// To is complete: everything up to it has been delivered.
-	if to := b.To.GetRevision(); b.Last && to >= x.next {
-		if missed := x.missing(x.next, to); missed != 0 {
-			w.failf("watch-progress-honest", "%s: progress to %d, but revision %d was not delivered", x.name, to, missed)
-			return
-		}
-		if to > w.truth.revision() {
-			w.failf("watch-progress-honest", "%s: progress to %d, the cluster is at %d", x.name, to, w.truth.revision())
-			return
-		}
-		x.next = to + 1
+	if to := b.To.GetRevision(); b.Last && to > w.truth.revision() {
+		w.failf("watch-progress-honest", "%s: progress to %d, the cluster is at %d", x.name, to, w.truth.revision())
+		return
+	}
+	err := x.check.Batch(b)
+	if err == nil {
+		err = x.check.Verify(0) // everything that can come is in the truth already
+	}
+	x.broken(err)
+}
+
+func (x *watched) broken(err error) {
+	if v := (*watchcheck.Violation)(nil); errors.As(err, &v) {
+		x.client.world.failf("watch-"+string(v.Promise), "%s: %s", v.Watch, v.Text)
 	}
 }
 
@@ -129,14 +108,10 @@ func eventLine(e *messages.Event) string {
 // ended checks that a watch that has ended had a reason to.
 func (x *watched) ended(err error) {
 	w := x.client.world
-	switch code := messages.CodeOf(err); code {
-	case messages.Code_CODE_COMPACTED:
-		if x.next > w.truth.compact {
-			w.failf("watch-ends-with-reason", "%s: compacted, but the next revision is %d and %d are gone", x.name, x.next, w.truth.compact)
-		}
-	default:
+	if messages.CodeOf(err) != messages.Code_CODE_COMPACTED {
 		w.failf("watch-ends-with-reason", "%s: %v", x.name, err)
 	}
+	x.broken(x.check.Ended(err, w.truth.compact))
 }
 
 func (x *watched) selected(revision uint64) (events []store.Event) {
@@ -169,7 +144,7 @@ func (x *watched) complete() {
 		return
 	}
 	w := x.client.world
-	if missed := x.missing(x.next, w.truth.revision()); missed != 0 {
-		w.failf("watch-complete", "%s has come to %d and never got revision %d", x.name, x.next-1, missed)
+	if missed := x.missing(x.check.Next(), w.truth.revision()); missed != 0 {
+		w.failf("watch-complete", "%s has come to %d and never got revision %d", x.name, x.check.Next()-1, missed)
 	}
 }
