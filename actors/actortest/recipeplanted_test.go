@@ -19,7 +19,7 @@ type recipeBug struct {
 var recipeBugs = []recipeBug{
 	{planted{name: "holder-counts-from-the-reply", seed: 1}, "P1|P7"},
 	{planted{name: "stamp-from-the-last-tick", seed: 1}, "P1|P5|P6|P9"},
-	{planted{name: "expire-without-recheck", seed: 1}, "P1|P5"},
+	{planted{name: "expire-without-recheck", seed: 8}, "P1|P5"},
 	{planted{name: "unconfirmed-extends", seed: 1, edits: []edit{{
 		"actors/client",
 		"	// Nothing is known, so nothing is extended and nothing shortened: try again.\n",
@@ -45,19 +45,17 @@ var recipeBugs = []recipeBug{
 			if lost := held(s); lost != nil {
 `},
 	}}, "P10"},
-	{planted{name: "guard-not-consulted", seed: 1, edits: []edit{{
+	{planted{name: "guard-not-consulted", seed: 4, edits: []edit{{
 		"actors/client/fence", "	if t < m.highest || t == 0 {\n", "	if !$ON && (t < m.highest || t == 0) {\n",
 	}}}, "P8"},
-	{planted{name: "flight-run-twice", seed: 1, edits: []edit{{
+	{planted{name: "flight-run-twice", seed: 4, edits: []edit{{
 		"actors/client/flight",
 		"	key, name := c.runKey(), []byte(s.UniqueName())\n",
 		"	key, name := c.runKey(), []byte(s.UniqueName())\n	if $ON {\n		key += string(name)\n	}\n",
 	}}}, "P11"},
-	{planted{name: "end-after-release", seed: 1, edits: []edit{{
-		"actors/client/internal/line",
-		"	h.End()\n	h.mu.Lock()\n	released := h.released\n",
-		"	if $ON {\n		defer h.End()\n	} else {\n		h.End()\n	}\n	h.mu.Lock()\n	released := h.released\n",
-	}}}, "P3|P4"},
+	{planted{name: "end-signals", seed: 1, edits: []edit{{
+		"actors/client/lease", "	if state != ErrEnded {\n		l.cancel(state)\n", "	if $ON || state != ErrEnded {\n		l.cancel(state)\n",
+	}}}, "P4"},
 	{planted{name: "registration-not-renewed", seed: 1, edits: []edit{{
 		"actors/client/registration", "		if !r.opts.Renew || !r.renew(ctx) {\n", "		if $ON || !r.opts.Renew || !r.renew(ctx) {\n",
 	}}}, "registration"},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/concord-kv/concord/actors/node"
@@ -22,6 +24,8 @@ var Ways = []string{"grpc", "inproc", "remote"}
 // Way is the one that tests go now; EachWay changes it.
 var Way = "grpc"
 
+var onlyWays = flag.String("ways", "", "the ways in that tests go, with commas; default all, with -short grpc")
+
 // EachWay runs a package's tests once over each way: all have to do the same for the
 // SDK. With -short it is gRPC alone.
 func EachWay(m *testing.M) (code int) {
@@ -29,7 +33,7 @@ func EachWay(m *testing.M) (code int) {
 		flag.Parse()
 	}
 	for _, Way = range Ways {
-		if testing.Short() && Way != "grpc" {
+		if *onlyWays != "" && !slices.Contains(strings.Split(*onlyWays, ","), Way) || *onlyWays == "" && testing.Short() && Way != "grpc" {
 			continue
 		}
 		fmt.Println("way in:", Way)

@@ -39,6 +39,6 @@ func TestB058ResignsWithTimeLeft(t *testing.T) {
 	w.advance(7*time.Second + span - w.now - 10*time.Millisecond)
 	held(t, s, true)
 	step(func() { w.observer.Confirmed(10*time.Second, ttl) })
-	w.advance(5 * time.Second)
+	w.advance(2 * time.Second)
 	held(t, s, true)
 }
