@@ -3,6 +3,7 @@ package clustertest
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,6 +19,8 @@ type Cluster struct {
 	t testing.TB
 	// Net is between the nodes; nil unless the cluster was made with a network.
 	Net *Network
+
+	namespaces *Namespaces // nil: all are on loopback
 
 	mu      sync.Mutex
 	members map[uint64]*Member
@@ -39,6 +42,8 @@ type ClusterOptions struct {
 	Nodes int
 	// Network puts a Network between the nodes.
 	Network bool
+	// Namespaces gives each member a network of its own; not together with Network.
+	Namespaces *Namespaces
 	// Flags are further flags of `concord serve` for each.
 	Flags []string
 }
@@ -47,7 +52,7 @@ type ClusterOptions struct {
 // the test ends.
 func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, members: map[uint64]*Member{}, bin: Binary(t)}
+	c := &Cluster{t: t, members: map[uint64]*Member{}, bin: Binary(t), namespaces: o.Namespaces}
 	if o.Network {
 		c.Net = newNetwork(t, c.pids, c.idOf)
 	}
@@ -67,13 +72,21 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 func (c *Cluster) prepare(id uint64, flags []string) *Member {
 	c.t.Helper()
 	raft, peer, clients := FreePort(c.t), FreePort(c.t), FreePort(c.t)
+	var within []string
+	if c.namespaces != nil {
+		for _, address := range []*string{&raft, &peer, &clients} {
+			_, p, _ := net.SplitHostPort(*address)
+			*address = net.JoinHostPort(c.namespaces.host(id), p)
+		}
+		within = c.namespaces.exec(id)
+	}
 	m := &Member{ID: id, Address: &messages.MemberAddress{ReplicaId: id, Raft: raft, Peer: peer, Client: clients}}
 	args := []string{"--replica-id", fmt.Sprint(id)}
 	if c.Net != nil {
 		m.Address.Raft, m.Address.Peer = c.Net.listen(id, raft), c.Net.listen(id, peer)
 		args = append(args, "--raft-listen", raft, "--peer-listen", peer)
 	}
-	m.Node = &Node{t: c.t, bin: c.bin, Dir: c.t.TempDir(), Listen: clients, args: append(args, flags...)}
+	m.Node = &Node{t: c.t, bin: c.bin, Dir: c.t.TempDir(), Listen: clients, args: append(args, flags...), within: within}
 	c.t.Cleanup(func() {
 		m.Kill()
 		if strings.Contains(m.Output(), "DATA RACE") {
@@ -229,6 +242,16 @@ func (c *Cluster) Leader() *Member {
 	}
 	c.t.Fatal("no leader")
 	return nil
+}
+
+// Lead makes a member the leader.
+func (c *Cluster) Lead(m *Member) {
+	c.t.Helper()
+	for c.Leader() != m {
+		c.Operate(&messages.AdminRequest{Request: &messages.AdminRequest_MoveLeader{
+			MoveLeader: &messages.MoveLeaderRequest{ReplicaId: m.ID},
+		}})
+	}
 }
 
 // Followers returns the members that run and do not lead.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -57,6 +58,7 @@ type Node struct {
 	Dir    string
 	Listen string
 	args   []string
+	within []string // a command that runs what follows it, before bin
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -88,7 +90,8 @@ func (n *Node) Start() {
 		n.t.Fatal("the node is running")
 	}
 	args := append([]string{"serve", "--data-dir", n.Dir, "--listen", n.Listen}, n.args...)
-	cmd := exec.Command(n.bin, args...)
+	line := slices.Concat(n.within, []string{n.bin}, args)
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Dir = n.Dir
 	out := &lockedWriter{n: n}
 	cmd.Stdout, cmd.Stderr = out, out
