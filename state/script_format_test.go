@@ -91,7 +91,7 @@ func formatRecords(list []*messages.Record) string {
 
 func formatEvent(e *messages.Event) string {
 	cause := strings.ToLower(strings.TrimPrefix(e.Cause.String(), "EVENT_CAUSE_"))
-	what := formatRecord(e.Record)
+	var what string
 	if e.Type == messages.EventType_EVENT_TYPE_DELETE {
 		what = text(e.Record.Key)
 	} else {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
 )
 
 // benchmarkDocument returns an object of about size bytes with "kind" near its start
