@@ -71,12 +71,18 @@ func servicesOf(name string, c *grpc.ClientConn) *services {
 // test's own; it is called without them.
 func theirs(t *testing.T) *services {
 	t.Helper()
+	return servicesOf("etcd", dial(t, startEtcd(t, t.Chdir, true)))
+}
+
+// startEtcd returns where it listens.
+func startEtcd(t testing.TB, chdir func(string), noFsync bool) string {
+	t.Helper()
 	dir := t.TempDir()
-	t.Chdir(dir)
+	chdir(dir)
 	cfg := embed.NewConfig()
 	cfg.Dir = dir + "/data"
 	cfg.LogLevel = "fatal"
-	cfg.UnsafeNoFsync = true
+	cfg.UnsafeNoFsync = noFsync
 	cfg.TickMs, cfg.ElectionMs = 100, 500 // then its least TTL is 1 s, as ours
 	peer, client := url.URL{Scheme: "unix", Host: "peer:1"}, url.URL{Scheme: "unix", Host: "client:1"}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
@@ -92,7 +98,7 @@ func theirs(t *testing.T) *services {
 	case <-time.After(time.Minute):
 		t.Fatal("etcd does not start")
 	}
-	return servicesOf("etcd", dial(t, "unix:client:1"))
+	return "unix:client:1"
 }
 
 func deadline(t testing.TB, d time.Duration) context.Context {
