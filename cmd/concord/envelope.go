@@ -38,7 +38,8 @@ type limited struct {
 	io.Closer
 }
 
-// enclosed returns the length of the backup in an envelope; 0 for a file without one.
+// enclosed returns the length of the backup in an envelope, which is never empty; 0 for a
+// file without one.
 func enclosed(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {

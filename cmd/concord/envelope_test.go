@@ -41,7 +41,7 @@ func TestEnvelope(t *testing.T) {
 		}
 		return b
 	}
-	for _, n := range []int{0, 1, 503, 504, 505, 511, 512, 513, 100_000} {
+	for _, n := range []int{1, 503, 504, 505, 511, 512, 513, 100_000} {
 		backup := bytes.Repeat([]byte{7}, n)
 		if got := read(backup); !bytes.Equal(got, backup) {
 			t.Errorf("%d bytes without an envelope: %d", n, len(got))
