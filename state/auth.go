@@ -122,14 +122,15 @@ func (m *Machine) findOnce(key string) (*idempotencyEntry, bool) {
 }
 
 // mayUse refuses the lease of somebody else, unless the actor has the right over every
-// key of it: lease, and write too where its keys go with it. A lease of nobody was
-// granted while authorization was disabled. Call it only when there is an actor.
+// key of it: lease, and write too where its keys go with it. A lease of nobody is a
+// node's, or was granted while authorization was disabled: without a key, nobody but root
+// ends it. Call it only when there is an actor.
 func (m *Machine) mayUse(slot int32, ending bool, field string) *messages.Error {
 	r, b := m.actor, m.leases.at(slot).body
 	if r.Root() || b.owner == r.UserID && (b.sessionID != 0 || r.AnyLease()) {
 		return nil
 	}
-	allowed := r.AnyLease() && b.owner != r.UserID && (b.owner == 0 || b.keys.len() > 0)
+	allowed := r.AnyLease() && b.owner != r.UserID && (b.owner == 0 && !ending || b.keys.len() > 0)
 	if allowed {
 		b.keys.scan(func(key string) bool {
 			allowed = r.LeasesKey(key) && (!ending || r.WritesKey(key))
