@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,6 +85,13 @@ type Resident struct {
 	Wire  *Wire
 	Clock *Clock
 	town  *Town
+	done  func()
+}
+
+// Close ends the client and its way to the node.
+func (r *Resident) Close() error {
+	defer r.done()
+	return r.Client.Close()
 }
 
 // Client makes a client that goes a way of Ways.
@@ -94,7 +102,8 @@ func (w *Town) Client(way string) *Resident {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(done)
+	r.done = sync.OnceFunc(done)
+	w.t.Cleanup(r.done)
 	r.Wire = NewWire(d)
 	c, err := client.New(client.Config{
 		Endpoints: []string{endpoint}, Dialer: r.Wire, Name: w.t.Name(), Clock: r.Clock, SessionTTL: time.Minute,

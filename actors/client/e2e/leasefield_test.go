@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -160,37 +159,6 @@ func TestB051BrokenKeepAlives(t *testing.T) {
 	if l, err := w.Admin().LeaseInfo(ctx, g.LeaseID, client.LeaseInfoOptions{}); err != nil || l.Renewals < 41 {
 		t.Fatal(l, err)
 	}
-}
-
-// A backup with leases that live, were revoked and are past their end: what is restored
-// has the first, and ends it in its time.
-func TestB027BackupOfLeasedKeys(t *testing.T) {
-	w := recipetest.New(t)
-	ctx := recipetest.Context(t)
-	c := w.Client(recipetest.Way)
-	for name, revoke := range map[string]bool{"kept": false, "revoked": true} {
-		g, err := c.Grant(ctx, 3*time.Second, client.GrantOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Put(ctx, "/"+name, nil, client.PutOptions{LeaseID: g.LeaseID}); err != nil {
-			t.Fatal(err)
-		}
-		if revoke {
-			if _, err := c.Revoke(ctx, g.LeaseID); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if _, err := c.Put(ctx, "/ttl", nil, client.PutOptions{TTL: 3 * time.Second}); err != nil {
-		t.Fatal(err)
-	}
-	w.Restore(w.Backup())
-	if keys := strings.Join(w.Keys("/"), " "); keys != "/kept /ttl" && keys != "" {
-		t.Fatal(keys)
-	}
-	w.Clock.Jump(4 * time.Second) // the node's
-	recipetest.Eventually(t, "they end", func() bool { return len(w.Keys("/")) == 0 })
 }
 
 // A key without a ttl is the same however that is said, and lives on.
