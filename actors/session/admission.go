@@ -21,6 +21,7 @@ type admission struct {
 	calls       atomic.Int64
 	bytes       atomic.Int64
 	active      atomic.Int64 // clients with calls in flight
+	queued      atomic.Int64 // bytes that wait for clients to read them
 
 	mu      sync.Mutex
 	clients map[string]*client
@@ -79,6 +80,19 @@ func (a *admission) unshare(s *client) {
 	if s.connections--; s.connections == 0 {
 		delete(a.clients, s.name)
 	}
+}
+
+// crowdedQueueBytes is what may wait for one client that does not read before its reads
+// are held back, once all together are behind. One that reads never notices.
+const crowdedQueueBytes = 256 << 10
+
+// queueMax is what may wait for one client before its reads are held back.
+func (a *admission) queueMax() int64 {
+	most := a.limits.QueueBytesMax / 2
+	if a.queued.Load() > a.limits.QueueBytesPerNode/2 {
+		most = min(most, crowdedQueueBytes)
+	}
+	return most
 }
 
 func (a *admission) connect() bool {

@@ -91,6 +91,9 @@ type Limits struct {
 	// stream is closed. Half of it holds reads back first. Default: 16 MiB, or two
 	// of the largest values if that is more.
 	QueueBytesMax int64
+	// QueueBytesPerNode bounds what waits for all clients that do not read: beyond half of
+	// it each is allowed 256 KiB before its reads are held back. Default: 512 MiB.
+	QueueBytesPerNode int64
 	// StallMs closes a stream whose client takes nothing of what waits for it for
 	// this long. Default: 30,000.
 	StallMs int64
@@ -152,6 +155,7 @@ func (l *Limits) setDefaults() {
 		l.ConnectionsPerClient = max(min(l.ConnectionsMax, 8), l.ConnectionsMax*3/4)
 	}
 	def(&l.QueueBytesMax, 16<<20)
+	def(&l.QueueBytesPerNode, 512<<20)
 	def(&l.StallMs, 30_000)
 	def(&l.HeartbeatMs, messages.HeartbeatMs)
 }

@@ -26,18 +26,18 @@ type desk struct {
 	hub      []any
 
 	passwords []passwordAsked
-	sent     []*messages.ServerMessage
-	taken    int // how many of sent the client has looked at
-	backlog  int64
-	written  uint64
-	low      int64
-	woken    int
-	closed   bool
-	closing  bool
-	reason   *messages.ErrorDetail
-	nextCall uint64
-	nowMs    int64
-	received uint64
+	sent      []*messages.ServerMessage
+	taken     int // how many of sent the client has looked at
+	backlog   int64
+	written   uint64
+	low       int64
+	woken     int
+	closed    bool
+	closing   bool
+	reason    *messages.ErrorDetail
+	nextCall  uint64
+	nowMs     int64
+	received  uint64
 }
 
 type passwordAsked struct {
@@ -87,9 +87,9 @@ func (d *desk) askOperator(m *messages.AskAdmin) { d.hub = append(d.hub, m) }
 func (d *desk) checkPassword(u *messages.User, password string) {
 	d.passwords = append(d.passwords, passwordAsked{u, password})
 }
-func (d *desk) waiting() (int64, uint64)         { return d.backlog, d.written }
-func (d *desk) callWhen(low int64)               { d.low = low }
-func (d *desk) wake()                            { d.woken++ }
+func (d *desk) waiting() (int64, uint64) { return d.backlog, d.written }
+func (d *desk) callWhen(low int64)       { d.low = low }
+func (d *desk) wake()                    { d.woken++ }
 func (d *desk) push(m outgoing) int64 {
 	if d.closing {
 		d.t.Fatalf("sent after the end: %v", m.made())

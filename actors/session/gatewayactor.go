@@ -57,6 +57,7 @@ func (a *gateway) onConnected(ctx actor.Context, c *connection) {
 			root.Send(c.pid, &writerDone{})
 			close(c.written)
 		})
+	c.outbox.total = &a.g.admission.queued
 	c.pid = ctx.Spawn(actor.PropsFromProducer(func() actor.Actor {
 		return newSession(cfg, a.g.admission, c)
 	}, cfg.SessionProps...))

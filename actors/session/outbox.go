@@ -2,6 +2,7 @@ package session
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/concord-kv/concord/actors/watch/protocol"
 	"github.com/concord-kv/concord/cluster/transport"
@@ -37,6 +38,7 @@ type outbox struct {
 	low     int64 // call wrote when the backlog is at or below; -1: nobody waits
 	closing bool
 	reason  *messages.ErrorDetail
+	total   *atomic.Int64 // of all outboxes of the node; nil: nobody counts
 }
 
 // outgoing is a message, or a batch for the watches ids.
@@ -71,11 +73,27 @@ func (o *outbox) push(m outgoing) int64 {
 		return o.backlog
 	}
 	o.backlog += m.bytes
+	o.count(m.bytes)
 	if !o.merge(m) {
 		o.queue = append(o.queue, m)
 	}
 	o.ready.Signal()
 	return o.backlog
+}
+
+func (o *outbox) count(bytes int64) {
+	if o.total != nil {
+		o.total.Add(bytes)
+	}
+}
+
+// release gives back what will not be sent any more.
+func (o *outbox) release() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closing = true
+	o.count(-o.backlog)
+	o.backlog, o.queue = 0, nil
 }
 
 // merge adds replies to replies that still wait: a client that is slower than its
@@ -141,6 +159,7 @@ func (o *outbox) send(m *outgoing) error {
 // run writes until the outbox is closed or the stream fails.
 func (o *outbox) run() {
 	defer o.done()
+	defer o.release()
 	var batch []outgoing
 	var window int64
 	for {
@@ -174,6 +193,7 @@ func (o *outbox) run() {
 			}
 			o.mu.Lock()
 			o.backlog -= batch[i].bytes
+			o.count(-batch[i].bytes)
 			o.sent++
 			o.mu.Unlock()
 			batch[i] = outgoing{}

@@ -144,11 +144,12 @@ func (c *core) runReads() {
 			c.wake()
 			return
 		}
-		if backlog, _ := c.port.waiting(); backlog+c.repliesBytes >= c.cfg.Limits.QueueBytesMax/2 {
+		most := c.admission.queueMax()
+		if backlog, _ := c.port.waiting(); backlog+c.repliesBytes >= most {
 			// The view is held meanwhile; the stall limit bounds for how long.
 			r.held = true
 			c.sendReplies()
-			c.port.callWhen(c.cfg.Limits.QueueBytesMax / 4)
+			c.port.callWhen(most / 2)
 			return
 		}
 		one := b.reads[0]
