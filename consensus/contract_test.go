@@ -69,6 +69,10 @@ func (s *subject) Join(id uint64, nonVoting bool, a consensus.Applier, l consens
 	return s.start(cfg, a, l)
 }
 
+func (s *subject) Rejoin(id uint64, nonVoting bool, a consensus.Applier, l consensus.Listener) consensus.Log {
+	return s.Join(id, nonVoting, a, l)
+}
+
 func (s *subject) Address(id uint64) string { return s.addresses[id] }
 
 func (s *subject) Hold(_ uint64, r *consensustest.Recorder) { r.Hold() }

@@ -198,13 +198,19 @@ func (a *answer) place() int {
 	return int(a.results[0].Revision) - 1
 }
 
-// listener keeps what it was told.
+// listener keeps what it was told and panics when it is told two things at once.
 type listener struct {
+	busy atomic.Int32
+
 	mu   sync.Mutex
 	told [][2]uint64
 }
 
 func (l *listener) LeaderChanged(leaderID, term uint64) {
+	if !l.busy.CompareAndSwap(0, 1) {
+		panic("consensustest: the listener was called beside another call")
+	}
+	defer l.busy.Store(0)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.told = append(l.told, [2]uint64{leaderID, term})

@@ -19,6 +19,8 @@ type Subject interface {
 	Start(id uint64, applier consensus.Applier, listener consensus.Listener) consensus.Log
 	// Join boots a replica that was added to the cluster, at Address(id).
 	Join(id uint64, nonVoting bool, applier consensus.Applier, listener consensus.Listener) consensus.Log
+	// Rejoin restarts a replica that Join had booted, with the same settings.
+	Rejoin(id uint64, nonVoting bool, applier consensus.Applier, listener consensus.Listener) consensus.Log
 	Address(id uint64) string
 	// Hold keeps a replica from applying, until Release.
 	Hold(id uint64, r *Recorder)
@@ -67,7 +69,10 @@ func Run(t *testing.T, newSubject New) {
 		{"SnapshotThenReplay", one, snapshotThenReplay},
 		{"LaggardGetsSnapshot", three, laggardGetsSnapshot},
 		{"TransferLeader", three, transferLeader},
+		{"LeaderHasNotApplied", three, leaderHasNotApplied},
+		{"TransferUnderLoad", three, transferUnderLoad},
 		{"Membership", three, membership},
+		{"PromotedMemberRestarts", three, promotedMemberRestarts},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.f(&cluster{
@@ -159,8 +164,23 @@ func (c *cluster) put(id uint64) *answer {
 		}
 		c.barrier(id)
 	}
-	c.t.Fatalf("replica %d does not take an entry", id)
+	c.t.Fatalf("replica %d does not take an entry%s", id, c.state())
 	return nil
+}
+
+// later lets a little time pass.
+func (c *cluster) later() {
+	c.t.Helper()
+	looks := 0
+	c.Wait("some time", func() bool { looks++; return looks > 3 })
+}
+
+// state is what the Subject says of its replicas, if it does.
+func (c *cluster) state() string {
+	if s, ok := c.Subject.(fmt.Stringer); ok {
+		return ":\n" + s.String()
+	}
+	return ""
 }
 
 // barrier passes a read barrier, asking again as often as needed.
@@ -170,8 +190,9 @@ func (c *cluster) barrier(id uint64) {
 		if c.read(id, time.Second) == nil {
 			return
 		}
+		c.later() // what was dropped was so at once
 	}
-	c.t.Fatalf("replica %d reaches no barrier", id)
+	c.t.Fatalf("replica %d reaches no barrier%s", id, c.state())
 }
 
 func (c *cluster) read(id uint64, timeout time.Duration) error {

@@ -27,6 +27,10 @@ func (s *subject) Join(id uint64, _ bool, a consensus.Applier, l consensus.Liste
 	return s.c.Join(id, a, l)
 }
 
+func (s *subject) Rejoin(id uint64, _ bool, a consensus.Applier, l consensus.Listener) consensus.Log {
+	return s.c.Start(id, a, l)
+}
+
 func (s *subject) Address(id uint64) string { return fmt.Sprintf("memory:%d", id) }
 
 func (s *subject) Hold(id uint64, _ *consensustest.Recorder) { s.c.HoldApply(id) }
@@ -34,6 +38,8 @@ func (s *subject) Hold(id uint64, _ *consensustest.Recorder) { s.c.HoldApply(id)
 func (s *subject) Release(id uint64, _ *consensustest.Recorder) { s.c.ReleaseApply(id) }
 
 func (s *subject) Snapshot(id uint64, _ consensus.Log) { s.c.Snapshot(id) }
+
+func (s *subject) String() string { return s.c.String() }
 
 func (s *subject) Wait(what string, cond func() bool) {
 	s.t.Helper()
