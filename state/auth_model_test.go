@@ -274,7 +274,9 @@ func (g modelGrant) proto() *messages.Grant {
 
 // find returns the grant of exactly the same keys.
 func (m *authModel) find(role string, s *messages.Selector) int {
-	return slices.IndexFunc(m.roles[role], func(g modelGrant) bool { return fmt.Sprint(keysOf(g.sel)) == fmt.Sprint(keysOf(s)) && open(g.sel) == open(s) })
+	return slices.IndexFunc(m.roles[role], func(g modelGrant) bool {
+		return fmt.Sprint(keysOf(g.sel)) == fmt.Sprint(keysOf(s)) && open(g.sel) == open(s)
+	})
 }
 
 // open says how a selector ends: two that differ only beyond the universe differ.
