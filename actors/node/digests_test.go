@@ -31,7 +31,7 @@ func TestDigestsAreCompared(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var log bytes.Buffer
 			logger := slog.New(slog.NewTextHandler(&log, nil))
-			cfg := Config{ReplicaID: 1, Clock: SystemClock(), Logger: logger}
+			cfg := Config{ReplicaID: 1, Clock: SystemClock(), Logger: logger, Seams: &Seams{}}
 			f := newFacts(cfg)
 			n := &Node{cfg: cfg, facts: f, links: newLinks(f), fail: newFailStop(logger, func(any, []byte) {})}
 			f.digests.add(64, 7)
