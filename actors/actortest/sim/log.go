@@ -22,6 +22,7 @@ type nodeLog struct {
 	mu       sync.Mutex
 	pending  []*pending // in the order of asking
 	asking   []asking
+	status   consensus.Status
 	detached bool
 
 	ready     chan struct{} // closed once memlog says ready
@@ -92,14 +93,24 @@ func (l *nodeLog) ReadIndex(timeout time.Duration, done func(error)) {
 	})
 }
 
-// Status implements consensus.Log.
+// Status implements consensus.Log: as of the last step, for goroutines that look while the
+// log goes on.
 func (l *nodeLog) Status() consensus.Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.detached {
 		return consensus.Status{ReplicaID: l.node.id}
 	}
-	return l.Log.Status()
+	return l.status
+}
+
+// publish makes the log's status visible.
+func (l *nodeLog) publish() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.Log != nil && !l.detached {
+		l.status = l.Log.Status()
+	}
 }
 
 // WaitReady implements consensus.Log.

@@ -162,6 +162,7 @@ func (n *Node) openLog(a consensus.Applier, l consensus.Listener) (consensus.Log
 		start = n.world.log.Join
 	}
 	n.log.Log = start(n.id, nodeApplier{a, n}, l)
+	n.log.publish()
 	return n.log, nil
 }
 
@@ -206,6 +207,9 @@ func (n *Node) runs() bool { return n.up && !n.paused }
 
 // afterStep opens the node for clients once its log is ready.
 func (n *Node) afterStep() {
+	if n.up {
+		n.log.publish()
+	}
 	if r := n.world.log.Replica(n.id); n.up && r != nil && r.WaitReady(context.Background()) == nil {
 		n.log.readyOnce.Do(func() {
 			close(n.log.ready)
