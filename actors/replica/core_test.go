@@ -390,6 +390,42 @@ func TestClaimIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestClaimThatIsLost: the log says nothing of a claim. The next follows long before the
+// log gives up, and what the first was good for, late, changes nothing.
+func TestClaimThatIsLost(t *testing.T) {
+	r := newRig(t, Limits{})
+	r.core.clockOwner(&messages.ClockOwner{Epoch: 4, ReplicaId: 9, Nonce: 1})
+	r.core.leaderSeen(1, 7)
+	lost := r.take()
+	r.nowMs += 999
+	r.core.tick()
+	if len(r.sent) != 0 {
+		t.Fatal("it does not wait for its claim")
+	}
+	r.nowMs++
+	r.core.tick()
+	second := r.take()
+	if k := second.msg.GetCommands()[0].GetClaimClock(); k.GetExpectedEpoch() != 4 || k.GetNonce() != 102 {
+		t.Fatalf("second claim %v", k)
+	}
+	// The first had applied after all, and its answer comes now.
+	r.core.entryDone(lost.entry, []*messages.Result{{Answer: &messages.Result_ClaimClock{
+		ClaimClock: &messages.ClaimClockResult{Epoch: 5, ClockMs: 10},
+	}}}, nil)
+	if r.core.clock.owned {
+		t.Fatal("a claim that was given up made it the owner")
+	}
+	r.core.clockOwner(&messages.ClockOwner{Epoch: 5, ReplicaId: 1, Nonce: 101})
+	r.core.entryDone(second.entry, []*messages.Result{{Error: messages.NewError(messages.Code_CODE_CLAIM_REFUSED, "").Detail}}, nil)
+	if k := r.sent[0].msg.GetCommands()[0].GetClaimClock(); k.GetExpectedEpoch() != 5 || k.GetNonce() != 103 {
+		t.Fatalf("third claim %v", k)
+	}
+	r.answerClaim(6, 20)
+	if !r.core.clock.owned {
+		t.Fatal("not the owner")
+	}
+}
+
 func TestNotLeading(t *testing.T) {
 	r := newRig(t, Limits{EntriesInFlight: 1})
 	r.put(1, "a")

@@ -54,11 +54,13 @@ func (c *core) disown() {
 func (c *core) tryClaim() {
 	now := c.now()
 	k := &c.clock.claim
-	if c.stopped || !c.leads || c.clock.owned || !c.clock.known || k.entry != 0 || now < k.nextMs {
+	if c.stopped || !c.leads || c.clock.owned || !c.clock.known || k.entry != 0 && now < k.lateMs || now < k.nextMs {
 		return
 	}
+	// One that was given up may still take effect: the next then names an epoch that is
+	// over, is refused, and is followed by one that names the new.
 	k.nonce, k.expected = c.nonce(), c.clock.epoch
-	k.nextMs = now + c.limits.ClaimRetryMs
+	k.nextMs, k.lateMs = now+c.limits.ClaimRetryMs, now+c.limits.ClaimTimeoutMs
 	c.lastEntry++
 	k.entry = c.lastEntry
 	c.packer.begin(0, 0, 0)

@@ -31,6 +31,7 @@ type claim struct {
 	expected uint64 // the epoch it names
 	nonce    uint64
 	nextMs   int64 // no attempt before this
+	lateMs   int64 // when the one in flight is given up
 }
 
 // stamp returns the lease clock at nowMs. Only the owner has one.

@@ -35,6 +35,10 @@ type Limits struct {
 	// ClaimRetryMs is the least time between two attempts to own the clock.
 	// Default: 50.
 	ClaimRetryMs int64
+	// ClaimTimeoutMs is how long one attempt to own the clock may take before the next
+	// is made: no write is taken meanwhile, and a claim that the log has lost would
+	// else hold them up for EntryTimeoutMs. Default: 1,000.
+	ClaimTimeoutMs int64
 }
 
 func (l Limits) withDefaults() Limits {
@@ -58,6 +62,7 @@ func (l Limits) withDefaults() Limits {
 	def64(&l.EntryTimeoutMs, 10_000)
 	def64(&l.BarrierTimeoutMs, 1_000)
 	def64(&l.ClaimRetryMs, 50)
+	def64(&l.ClaimTimeoutMs, 1_000)
 	return l
 }
 
@@ -78,6 +83,7 @@ func (l Limits) Validate() error {
 		{"EntryTimeoutMs", d.EntryTimeoutMs, 600_000},
 		{"BarrierTimeoutMs", d.BarrierTimeoutMs, 600_000},
 		{"ClaimRetryMs", d.ClaimRetryMs, 60_000},
+		{"ClaimTimeoutMs", d.ClaimTimeoutMs, 600_000},
 	} {
 		if f.value < 1 || f.value > f.max {
 			return fmt.Errorf("replica: %s is %d, not in [1, %d]", f.name, f.value, f.max)
