@@ -31,12 +31,14 @@ type Facts struct {
 	Version     string
 }
 
-// Config says what the endpoint serves. Dial and Facts are required.
+// Config says what the endpoint serves. Dial, Now and Facts are required.
 type Config struct {
 	// Dial opens a connection to this node's sessions, for a client that has shown this
 	// certificate. It must not pass for one of the node's own process, which nobody asks for
 	// rights. The token is shown on it.
 	Dial func(context.Context, Client) (Stream, error)
+	// Now is the node's monotonic clock.
+	Now func() time.Duration
 	// HashPassword returns what is stored of a password. nil: users cannot be added, nor their
 	// passwords changed.
 	HashPassword func(password string) (string, error)

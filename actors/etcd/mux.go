@@ -71,13 +71,12 @@ func (m *mux) accept() {
 func (m *mux) sort(c net.Conn) {
 	stop := context.AfterFunc(m.ctx, func() { _ = c.Close() })
 	defer stop()
-	_ = c.SetDeadline(time.Now().Add(sniffTimeout)) // a connection that cannot fails below
+	late := time.AfterFunc(sniffTimeout, func() { _ = c.Close() })
 	to, conn, err := m.sniff(c)
-	if err != nil || !stop() {
+	if err != nil || !late.Stop() || !stop() {
 		_ = c.Close() // it said nothing that we understand, or the endpoint is closing
 		return
 	}
-	_ = conn.SetDeadline(time.Time{})
 	select {
 	case to.conns <- conn:
 	case <-to.closed:

@@ -15,7 +15,7 @@ type pool struct {
 	open  func(context.Context) (*conn, error)
 	slots []poolSlot
 	turn  atomic.Uint32
-	used  time.Time // guarded by the lock of sessions
+	used  time.Duration // guarded by the lock of sessions
 }
 
 type poolSlot struct {

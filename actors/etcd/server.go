@@ -36,7 +36,7 @@ type Server struct {
 func Serve(listener net.Listener, cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, sessions: newSessions(cfg.Dial, cfg.Connections), stop: stop, health: &healthService{health.NewServer(), cfg.Facts}}
+	s := &Server{cfg: cfg, sessions: newSessions(cfg.Dial, cfg.Now, cfg.Connections), stop: stop, health: &healthService{health.NewServer(), cfg.Facts}}
 	s.leases = newLeaseNames(s.sessions)
 	s.lead = newLeadership(s)
 	s.mux = newMux(listener, cfg.TLS, cfg.Logger)

@@ -46,6 +46,7 @@ func clientOf(ctx context.Context) Client {
 // client: who a client is decides what it may do, and the session decides that.
 type sessions struct {
 	dial func(context.Context, Client) (Stream, error)
+	now  func() time.Duration
 	each int
 
 	mu     sync.Mutex
@@ -60,8 +61,8 @@ const (
 	poolsMin = 64
 )
 
-func newSessions(dial func(context.Context, Client) (Stream, error), each int) *sessions {
-	return &sessions{dial: dial, each: each, pools: map[Client]*pool{}}
+func newSessions(dial func(context.Context, Client) (Stream, error), now func() time.Duration, each int) *sessions {
+	return &sessions{dial: dial, now: now, each: each, pools: map[Client]*pool{}}
 }
 
 // get returns a connection for whoever calls.
@@ -78,7 +79,7 @@ func (s *sessions) get(ctx context.Context) (*conn, error) {
 		p = newPool(func(ctx context.Context) (*conn, error) { return s.open(ctx, who, nil) }, s.each)
 		s.pools[who] = p
 	}
-	p.used = time.Now()
+	p.used = s.now()
 	s.mu.Unlock()
 	return p.get(ctx)
 }
@@ -89,7 +90,7 @@ func (s *sessions) evict() {
 		return
 	}
 	for who, p := range s.pools {
-		if time.Since(p.used) > poolIdle {
+		if s.now()-p.used > poolIdle {
 			delete(s.pools, who)
 			p.close()
 		}

@@ -56,6 +56,7 @@ func (n *Node) openEtcd() error {
 	}
 	n.etcd, err = etcd.Serve(listener, etcd.Config{
 		Dial:         n.dialForEtcd,
+		Now:          func() time.Duration { return time.Duration(n.cfg.Clock.MonotonicMs()) * time.Millisecond },
 		HashPassword: func(password string) (string, error) { return credential.HashPassword(password, 0) },
 		Facts:        n.etcdFacts, Endpoints: func() map[uint64]string { return endpoints },
 		TLS: cfg.TLS, ProgressInterval: cfg.ProgressInterval, Logger: n.cfg.Logger,
