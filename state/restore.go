@@ -18,6 +18,17 @@ func RestoreFloor(backupRevision uint64, unixSeconds int64) uint64 {
 	return floor
 }
 
+// RestoreTimeMs is the time of a restore in Unix milliseconds as its floor tells it, 0 when
+// the floor was not made of a time. All members of a restored cluster begin with the same
+// state, also those that are made on other hosts later, so nothing else may tell it.
+func RestoreTimeMs(floor uint64) int64 {
+	const earliest = 1_600_000_000 // seconds: before there was this program
+	if seconds := int64(floor >> 20); seconds >= earliest {
+		return seconds * 1_000
+	}
+	return 0
+}
+
 // Reincarnate turns a loaded backup into the first state of a new incarnation: the
 // revision, the next lease id and the next session id begin at floor, and everything
 // before is compacted, so that nothing handed out on a lost timeline is handed out

@@ -308,6 +308,12 @@ func TestImport(t *testing.T) {
 func TestReincarnate(t *testing.T) {
 	s := rich(t)
 	backup := s.machine.Revision()
+	if at := state.RestoreTimeMs(state.RestoreFloor(5, 1_800_000_000)); at != 1_800_000_000_000 {
+		t.Errorf("the floor tells the time %d", at)
+	}
+	if at := state.RestoreTimeMs(1_000_000); at != 0 {
+		t.Errorf("a floor that was given tells the time %d", at)
+	}
 	floor := state.RestoreFloor(backup, 1_800_000_000)
 	if floor != 1_800_000_000<<20 || state.RestoreFloor(backup, 0) != backup+1<<40 {
 		t.Fatalf("floor %d", floor)

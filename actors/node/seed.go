@@ -65,7 +65,7 @@ func Restore(backup io.Reader, o RestoreOptions, dirs ...string) (Seed, error) {
 	if err := m.Reincarnate(o.Incarnation, o.Floor); err != nil {
 		return Seed{}, err
 	}
-	m.NoteAudit(SystemClock().WallMs(), "restore", fmt.Sprintf("incarnation %d, revision %d", o.Incarnation, o.Floor))
+	m.NoteAudit(state.RestoreTimeMs(o.Floor), "restore", fmt.Sprintf("incarnation %d, revision %d", o.Incarnation, o.Floor))
 	return plant(m, Seed{ClusterID: id, Incarnation: o.Incarnation, Floor: o.Floor}, dirs)
 }
 

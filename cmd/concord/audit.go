@@ -55,6 +55,10 @@ func (a *app) printAudit(r *messages.AuditRecord) {
 	if who == "" {
 		who = "-"
 	}
-	a.printf("%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetId(), time.UnixMilli(r.GetAtUnixMs()).UTC().Format(time.RFC3339),
+	at := "-"
+	if ms := r.GetAtUnixMs(); ms != 0 {
+		at = time.UnixMilli(ms).UTC().Format(time.RFC3339)
+	}
+	a.printf("%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetId(), at,
 		quote([]byte(who)), r.GetAddress(), r.GetAction(), quote([]byte(r.GetDetail())), messages.CodeName(r.GetCode()))
 }
