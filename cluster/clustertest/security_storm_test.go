@@ -29,7 +29,7 @@ const (
 // reports what is left of the honest one's puts and what memory the node has. In CI a few
 // hundred connections for a moment; with CONCORD_STORM_COUNT=10000 the long form.
 func TestSecurityStorm(t *testing.T) {
-	count, phase, rssMax := 200, time.Second, 1024
+	count, phase, rssMax := 200, time.Second, 2048
 	if n, err := strconv.Atoi(os.Getenv(stormCount)); err == nil {
 		count, phase, rssMax = n, 8*time.Second, 2048
 	}

@@ -344,7 +344,11 @@ func TestTLS(t *testing.T) {
 		"a certificate of another authority": {TLS: certs.ClientTLS(ca.Pool(), &alien)},
 		"plain text":                         {},
 	} {
-		if err := dialOnly(NewGRPCDialer(o), addr); messages.CodeOf(err) != messages.Code_CODE_UNAVAILABLE {
+		// Whether the client still reads why it was refused, after a handshake that was over
+		// for it, depends on which end closes first.
+		switch err := dialOnly(NewGRPCDialer(o), addr); messages.CodeOf(err) {
+		case messages.Code_CODE_UNAVAILABLE, messages.Code_CODE_UNAUTHENTICATED:
+		default:
 			t.Errorf("%s: %v", what, err)
 		}
 	}
