@@ -15,7 +15,6 @@ import (
 type ProcessCluster struct {
 	Nodes     []*Process
 	Endpoints []string
-	flags     [][]string
 	bin, dir  string
 }
 

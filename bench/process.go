@@ -138,7 +138,7 @@ func (p *Process) Usage() (u Usage, err error) {
 	}
 	return u, filepath.WalkDir(p.dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return nil // it comes and goes
+			return nil //nolint:nilerr // it comes and goes
 		}
 		if i, err := d.Info(); err == nil {
 			if s, ok := i.Sys().(*syscall.Stat_t); ok {

@@ -146,7 +146,7 @@ func (m *Machine) mayUse(slot int32, ending bool, field string) *messages.Error 
 // roomForUser refuses a lease beyond what one user may have.
 func (m *Machine) roomForUser() *messages.Error {
 	most := m.config.GetUserLeasesMax()
-	if m.actor == nil || most == 0 || uint64(m.leases.owned[m.actor.UserID]) < most {
+	if m.actor == nil || most == 0 || m.leases.owned[m.actor.UserID] < most {
 		return nil
 	}
 	return messages.NewError(messages.Code_CODE_LEASE_LIMIT, "user %q has %d leases", m.actor.Name, most).

@@ -320,7 +320,7 @@ func (m *authModel) attempt() {
 	one := &messages.Selector{By: &messages.Selector_Key{Key: []byte(key)}}
 	sel := m.selector()
 	var c *messages.Command
-	allowed := false
+	var allowed bool
 	switch m.pick(4) {
 	case 0:
 		prev := m.pick(2) == 0

@@ -336,9 +336,7 @@ func (s *script) compact(l *line) string {
 func (s *script) config(l *line) string {
 	c := &messages.SetConfig{Config: &messages.ClusterConfig{}}
 	m := c.Config.ProtoReflect()
-	for _, w := range l.words {
-		c.Fields = append(c.Fields, w) // names without a value
-	}
+	c.Fields = append(c.Fields, l.words...) // names without a value
 	for name, value := range l.options {
 		if name == "as" {
 			continue

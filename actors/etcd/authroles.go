@@ -102,7 +102,7 @@ func (s *authServer) RoleGrantPermission(ctx context.Context, r *pb.AuthRoleGran
 	h, err := s.change(ctx, &messages.ChangeAuth{Change: &messages.ChangeAuth_GrantRights{GrantRights: &messages.GrantRights{
 		Role: r.Name, Grant: &messages.Grant{Selector: sel, Read: read, Write: write, Lease: write},
 	}}})
-	if err == nil && !(read && write) {
+	if err == nil && (!read || !write) {
 		// Ours add up; etcd's replace.
 		h, err = s.change(ctx, &messages.ChangeAuth{Change: &messages.ChangeAuth_RevokeRights{RevokeRights: &messages.RevokeRights{
 			Role: r.Name, Grant: &messages.Grant{Selector: sel, Read: !read, Write: !write, Lease: !write},

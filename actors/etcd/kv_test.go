@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"testing"
@@ -39,7 +40,7 @@ func TestLargeRange(t *testing.T) {
 	got, parts := 0, 0
 	for {
 		r, err := stream.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

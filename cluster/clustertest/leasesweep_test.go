@@ -105,7 +105,7 @@ func sweep(ctx context.Context, k *client.Client, key string, ttl, offset time.D
 		return true, nil
 	case messages.Code_CODE_LEASE_NOT_FOUND:
 		if _, err := k.KeepAlive(ctx, g.LeaseID, 0); messages.CodeOf(err) != messages.Code_CODE_LEASE_NOT_FOUND {
-			return false, fmt.Errorf("not found, and then: %v", err)
+			return false, fmt.Errorf("not found, and then: %w", err)
 		}
 		select {
 		case <-gone:

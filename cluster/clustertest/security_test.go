@@ -28,7 +28,6 @@ type securityNode struct {
 	node *node.Node
 	ca   *certs.Authority
 	root *client.Client
-	hash string // of the password of every user
 }
 
 const securityPassword = "a password for all"

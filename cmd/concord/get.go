@@ -46,7 +46,7 @@ func (a *app) getCommand() *cobra.Command {
 				case ttl:
 					a.printf("%s\n", ttlText(r.Record))
 				default:
-					a.out.Write(r.Record.Value)
+					_, _ = a.out.Write(r.Record.Value) // what fails is told at the end
 					a.newline(r.Record.Value)
 				}
 			})

@@ -103,18 +103,18 @@ func (a *app) printLeases(leases []*messages.LeaseInfo) {
 	row := func(cells ...string) {
 		for i, c := range cells {
 			if i > 0 {
-				w.Write([]byte("\t"))
+				_, _ = w.Write([]byte("\t"))
 			}
-			w.Write([]byte(c))
+			_, _ = w.Write([]byte(c))
 		}
-		w.Write([]byte("\n"))
+		_, _ = w.Write([]byte("\n"))
 	}
 	row("LEASE", "REMAINING", "TTL", "KEYS", "RENEWALS", "WHAT")
 	for _, l := range leases {
 		row(number(l.GetId()), remaining(l.GetRemainingTtlMs()), remaining(l.GetTtlMs()),
 			number(uint64(l.GetKeyCount())), number(l.GetRenewals()), leaseWhat(l))
 	}
-	w.Flush()
+	_ = w.Flush() // to a.out, which tells at the end what failed
 }
 
 // leaseWhat says in a word what a lease is for.

@@ -20,9 +20,6 @@ func spanOf(s *messages.Selector) span {
 	return span{lo, hi}
 }
 
-// spanOfKey returns one key.
-func spanOfKey(key string) span { return span{key, key + "\x00"} }
-
 // empty reports that no key is in it.
 func (s span) empty() bool { return s.hi != "" && s.lo >= s.hi }
 

@@ -38,7 +38,6 @@ type holder struct {
 	s      *session.Session
 	err    error
 	cancel context.CancelFunc
-	told   bool
 }
 
 func (h *holder) session() *session.Session {

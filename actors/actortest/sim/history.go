@@ -33,7 +33,6 @@ type Op struct {
 	returned int // step
 	reply    *messages.Reply
 	err      error
-	seen     bool // the world has looked at it
 }
 
 // OpKind is what an Op does.

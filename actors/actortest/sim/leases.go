@@ -19,10 +19,9 @@ type leaseModel struct {
 	proposedAt map[string]time.Duration // payload -> when it was proposed
 	// latest is the committed stamp that was furthest ahead of real time, less the
 	// time it was proposed at: no later one may be further ahead.
-	stamped  bool
-	leadMs   float64
-	lastRead time.Duration
-	at       time.Duration // when the entry that is looked at was proposed
+	stamped bool
+	leadMs  float64
+	at      time.Duration // when the entry that is looked at was proposed
 	// stampedAt is when the latest command with a valid stamp was proposed.
 	stampedAt time.Duration
 	// lagMs is how far the stamps of lagEpoch are behind real time, at the least.

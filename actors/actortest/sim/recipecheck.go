@@ -54,7 +54,7 @@ func (t *tour) ask() error {
 	switch {
 	case t.first == nil:
 		t.first = err
-	case err != t.first:
+	case !errors.Is(err, t.first):
 		t.world.failf("P3", "the lease of %s says %v, and has said %v", t.name, err, t.first)
 	}
 	return err
@@ -205,7 +205,7 @@ func (r *recipes) final() {
 			r.world.failf("P3", "the lease of %s is neither lost nor ended, and its holder is gone", t.name)
 		case t.signals > 1:
 			r.world.failf("P3", "the holder of %s was signalled %d times", t.name, t.signals)
-		case t.ended && t.kind != "flight" && (t.signals > 0 || err != lease.ErrEnded):
+		case t.ended && t.kind != "flight" && (t.signals > 0 || !errors.Is(err, lease.ErrEnded)):
 			r.world.failf("P4", "%s gave its right up; then it was signalled %d times, and its lease says %v", t.name, t.signals, err)
 		case errors.Is(err, lease.ErrLost) && t.signals != 1:
 			r.world.failf("P3", "the lease of %s is lost and its holder was signalled %d times", t.name, t.signals)

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/concord-kv/concord/actors/client"
 	"github.com/concord-kv/concord/actors/client/election"
 	"github.com/concord-kv/concord/actors/client/fence"
 	"github.com/concord-kv/concord/actors/client/flight"
@@ -299,7 +298,7 @@ func (t *tour) release(f func(context.Context) error) error {
 // when ctx was over first.
 func (t *tour) pause(ctx context.Context, d time.Duration) bool {
 	over := make(chan struct{})
-	var timer client.Timer = t.client.clock.AfterFunc(d, func() { close(over) })
+	timer := t.client.clock.AfterFunc(d, func() { close(over) })
 	defer timer.Stop()
 	select {
 	case <-over:

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -268,7 +269,7 @@ func TestB226CloseWithEverythingOpen(t *testing.T) {
 	recipetest.Wait(t, s.Lease().Context().Done(), "the holder's signal")
 	first := s.Lease().Err()
 	s.Abandon()
-	if s.Lease().Err() != first {
+	if !errors.Is(s.Lease().Err(), first) {
 		t.Fatal("the first cause was not kept")
 	}
 	if _, err := session.Open(ctx, r.Client, session.Options{}); messages.CodeOf(err) != messages.Code_CODE_CANCELLED {

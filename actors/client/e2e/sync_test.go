@@ -205,7 +205,7 @@ func TestConsumer(t *testing.T) {
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n = startNode(t, dir, address)
+	startNode(t, dir, address)
 	if err := run(0, 7); messages.CodeOf(err) != messages.Code_CODE_CANCELLED {
 		t.Fatal(err)
 	}

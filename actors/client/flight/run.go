@@ -141,6 +141,7 @@ func lostBy(over, work error) error {
 	if !errors.As(over, &lost) {
 		return over
 	}
+	//nolint:errorlint // only the one that lease.With made, not one that fn has wrapped
 	if w, ok := work.(*lease.LostError); ok && w.Subject == lost.Subject {
 		work = w.Work // lease.With has put it there
 	}

@@ -74,7 +74,7 @@ func TestLife(t *testing.T) {
 			if got := errors.Is(err, ErrLost); got != tc.lost {
 				t.Errorf("Err() = %v, lost %v, want %v", err, got, tc.lost)
 			}
-			if got := err == ErrEnded; got != tc.ended {
+			if got := errors.Is(err, ErrEnded); got != tc.ended {
 				t.Errorf("Err() = %v, ended %v, want %v", err, got, tc.ended)
 			}
 			if !tc.lost {

@@ -1,6 +1,9 @@
 package lease
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // With runs fn with a context that ends when ctx ends or the lease is lost,
 // whichever is first, and returns fn's error. When the lease was lost before fn
@@ -19,7 +22,7 @@ func With(ctx context.Context, l *Lease, fn func(ctx context.Context) error) err
 	defer stop()
 
 	work := fn(run)
-	if lost, ok := l.Err().(*LostError); ok {
+	if lost := (*LostError)(nil); errors.As(l.Err(), &lost) {
 		return &LostError{Subject: lost.Subject, Cause: lost.Cause, Work: work}
 	}
 	return work

@@ -162,6 +162,7 @@ func (s *session) opened(p *Pipeline, c *Call, askedAt time.Duration) {
 func (s *session) refuseWaiting(p *Pipeline, err error) {
 	for c := s.waiting.peek(); c != nil; c = s.waiting.peek() {
 		s.waiting.pop()
+		//nolint:errorlint // ErrorFrom makes no other
 		e := withOutcome(messages.ErrorFrom(messages.DetailOf(err)).(*messages.Error), messages.Outcome_OUTCOME_NOT_APPLIED)
 		p.complete(c, nil, e)
 	}
