@@ -200,8 +200,9 @@ func TestPasswords(t *testing.T) {
 	}
 	p.places <- struct{}{}
 	p.places <- struct{}{}
+	guessed := make(chan *passwordChecked, passwordsWaiting)
 	for range passwordsWaiting {
-		p.check(u, "guess", func(*passwordChecked) {})
+		p.check(u, "guess", func(c *passwordChecked) { guessed <- c })
 	}
 	if c := check(u, "guess"); c.err.Code() != messages.Code_CODE_OVERLOADED || c.err.Detail.RetryAfterMs == 0 {
 		t.Fatalf("one too many: %+v", c)
@@ -211,6 +212,16 @@ func TestPasswords(t *testing.T) {
 	}
 	<-p.places
 	<-p.places
+	for range passwordsWaiting { // those that wait are answered
+		select {
+		case c := <-guessed:
+			if c.user != nil || c.err != nil {
+				t.Fatalf("a guess: %+v", c)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("a guess was never answered")
+		}
+	}
 }
 
 // TestTokenIsRenewedOnTheOpenStream: the watch and the call in flight go on.

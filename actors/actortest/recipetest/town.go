@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,6 +46,8 @@ type Town struct {
 	ClusterName string
 	door        *Door
 	admin       *client.Client
+
+	serving atomic.Pointer[node.Node] // Node, for the goroutines of clients that dial
 }
 
 // New starts a node.
@@ -77,6 +80,7 @@ func (w *Town) Start(address string) {
 		w.t.Fatal(err)
 	}
 	w.Node = n
+	w.serving.Store(n)
 }
 
 // Resident is one client process: its client, its way to the node and its clock.
@@ -98,7 +102,7 @@ func (r *Resident) Close() error {
 func (w *Town) Client(way string) *Resident {
 	w.t.Helper()
 	r := &Resident{Clock: NewClock(), town: w}
-	d, endpoint, done, err := w.door.Dialer(way, func() *node.Node { return w.Node })
+	d, endpoint, done, err := w.door.Dialer(way, w.serving.Load)
 	if err != nil {
 		w.t.Fatal(err)
 	}

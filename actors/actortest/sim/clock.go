@@ -30,7 +30,7 @@ func (h *hand) setRate(rate float64) {
 
 // after returns the world's time when the clock will have gone on by d.
 func (h *hand) after(d time.Duration) time.Duration {
-	return h.world.now + time.Duration(float64(d)/h.rate)
+	return time.Duration(h.world.shared.Load()) + time.Duration(float64(d)/h.rate)
 }
 
 // nodeClock is a node's: node.Clock.
