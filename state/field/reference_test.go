@@ -109,7 +109,7 @@ func loneSurrogate(text []byte) bool {
 		if text[i] != '\\' {
 			continue
 		}
-		switch u := unit(i); {
+		switch u := unit(i); { //nolint:staticcheck // ranges of code units, not values
 		case u>>10 == 0xD800>>10:
 			if unit(i+6)>>10 != 0xDC00>>10 {
 				return true
