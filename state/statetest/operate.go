@@ -120,8 +120,8 @@ func putResult(p *messages.Put, prev *messages.Record) *messages.PutResult {
 }
 
 func (t *Twin) put(p *messages.Put) (*messages.Record, *messages.Error) {
-	key := string(p.Key)
-	prev := t.Keys[key] //nolint:staticcheck // the key is used again below
+	key := string(p.Key) //nolint:staticcheck // used again below
+	prev := t.Keys[key]
 	if prev == nil && (p.IgnoreValue || p.IgnoreLease) {
 		return nil, messages.NewError(messages.Code_CODE_KEY_NOT_FOUND, "").WithField("key")
 	}
