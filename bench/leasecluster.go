@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/concord-kv/concord/actors/client"
+	"github.com/concord-kv/concord/cluster/clustertest/port"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -28,7 +29,7 @@ func StartProcessCluster(ctx context.Context, bin, dir string, n int) (*ProcessC
 		var addresses [3]string
 		for j := range addresses {
 			var err error
-			if addresses[j], err = freeAddress(); err != nil {
+			if addresses[j], err = port.Address(); err != nil {
 				return nil, err
 			}
 		}

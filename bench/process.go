@@ -31,7 +31,7 @@ type Process struct {
 // StartProcess runs `bin serve` with an empty directory below dir and waits until it
 // answers a linearizable read.
 func StartProcess(ctx context.Context, bin, dir string, extra ...string) (*Process, error) {
-	endpoint, err := freeAddress()
+	endpoint, err := port.Address()
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func startProcessAt(ctx context.Context, bin, dir, endpoint string, extra ...str
 	if err != nil {
 		return nil, err
 	}
-	admin, err := freeAddress()
+	admin, err := port.Address()
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +147,4 @@ func (p *Process) Usage() (u Usage, err error) {
 		}
 		return nil
 	})
-}
-
-func freeAddress() (string, error) {
-	return port.Address()
 }

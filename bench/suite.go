@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/concord-kv/concord/actors/client"
+	"github.com/concord-kv/concord/cluster/clustertest/port"
 )
 
 // Suite is one benchmark run: a fresh node process for the workloads, and raw
@@ -164,7 +165,7 @@ func (s *Suite) raw(ctx context.Context, report *Report, clients int) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	address, err := freeAddress()
+	address, err := port.Address()
 	if err != nil {
 		return err
 	}

@@ -67,6 +67,7 @@ func (e *Error) Code() Code { return e.Detail.GetCode() }
 // Outcome says what became of the request.
 func (e *Error) Outcome() Outcome { return e.Detail.GetOutcome() }
 
+// Error implements error.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(CodeName(e.Code()))

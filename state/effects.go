@@ -112,6 +112,7 @@ var kindNames = [CommandKinds]string{
 	"change_auth", "record_audit",
 }
 
+// String returns the name of the command, as metrics have it.
 func (k CommandKind) String() string { return kindNames[k] }
 
 // TakeEffects returns what happened since the last call. Call it once a batch, also

@@ -200,8 +200,10 @@ func (m *Member) Client() *client.Client {
 	return m.watcher
 }
 
-// Pause stops the process in its tracks (SIGSTOP), Continue lets it go on.
-func (m *Member) Pause()    { m.Signal(syscall.SIGSTOP) }
+// Pause stops the process in its tracks (SIGSTOP).
+func (m *Member) Pause() { m.Signal(syscall.SIGSTOP) }
+
+// Continue lets it go on (SIGCONT).
 func (m *Member) Continue() { m.Signal(syscall.SIGCONT) }
 
 // WaitServing waits until every member that runs answers a linearizable read.

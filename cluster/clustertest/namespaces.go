@@ -81,8 +81,10 @@ func (n *Namespaces) host(id uint64) string { return fmt.Sprintf("10.77.0.%d", i
 // exec is what a member's command line begins with.
 func (n *Namespaces) exec(id uint64) []string { return []string{"ip", "netns", "exec", n.of(id)} }
 
-// Pull takes a member's cable out, Plug puts it back.
+// Pull takes a member's cable out.
 func (n *Namespaces) Pull(id uint64) { n.ip("link", "set", n.link(id), "down") }
+
+// Plug puts it back.
 func (n *Namespaces) Plug(id uint64) { n.ip("link", "set", n.link(id), "up") }
 
 // Shape makes a member's link lose and delay what it carries, as tc's netem says; "" ends

@@ -49,6 +49,7 @@ type Failure struct {
 	Time time.Duration
 }
 
+// Error implements error.
 func (f *Failure) Error() string {
 	return fmt.Sprintf("%s broken at step %d, %v: %s", f.Invariant, f.Step, f.Time, f.Detail)
 }
@@ -158,5 +159,7 @@ func (w *World) client(name string) *Client {
 func (w *World) Leader() uint64 { return w.log.Leader() }
 
 // Steps and Now say how far the world has come.
-func (w *World) Steps() int         { return w.steps }
+func (w *World) Steps() int { return w.steps }
+
+// Now is the real time, which no node and no client can read.
 func (w *World) Now() time.Duration { return w.now }
