@@ -109,7 +109,7 @@ func TestB090AbsentLooksTheSame(t *testing.T) {
 			x, err := client.If(
 				client.Exists(key, false), client.Version(key, client.Equal, 0), client.CreateRevision(key, client.Equal, 0),
 				client.ModRevision(key, client.Equal, 0), client.LeaseOf(key, client.Equal, 0), client.Value(key, client.NotEqual, []byte("old")),
-			).Then(client.OpGet(client.PrefixSelector(key), 10)).Commit(ctx, c)
+			).Then(client.OpGet(client.KeySelector(key), 10)).Commit(ctx, c)
 			if err != nil || !x.Succeeded || len(x.Responses[0].GetGet().GetRecords()) != 0 {
 				t.Fatal(x, err)
 			}
