@@ -67,6 +67,10 @@ func (f filler) fill(m protoreflect.Message, depth int) {
 					if f.IntN(2) == 0 {
 						fd = of.Get(j)
 					}
+				case "grant_lease", "keep_alive_lease":
+					if f.IntN(4) == 0 {
+						fd = of.Get(j)
+					}
 				}
 			}
 		}
@@ -136,7 +140,7 @@ func TestFastMessages(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	fast, encoded, txns := 0, 0, 0
+	fast, encoded, txns, leases := 0, 0, 0, 0
 	for i := range 1_200 {
 		f := filler{Rand: r, all: i%3 == 0}
 		for kind, k := range fastMessages {
@@ -164,6 +168,9 @@ func TestFastMessages(t *testing.T) {
 						fast++
 						if c.GetTxn() != nil {
 							txns++
+						}
+						if c.GetGrantLease() != nil || c.GetKeepAliveLease() != nil {
+							leases++
 						}
 					}
 					own, err := AppendCommand(nil, c)
@@ -193,8 +200,8 @@ func TestFastMessages(t *testing.T) {
 			}
 		}
 	}
-	if fast < 300 || encoded < 300 || txns < 30 {
-		t.Errorf("only %d commands, %d transactions and %d messages were encoded by hand: nothing was tested", fast, txns, encoded)
+	if fast < 300 || encoded < 300 || txns < 30 || leases < 100 {
+		t.Errorf("only %d commands, of them %d transactions and %d of leases, and %d messages were encoded by hand: nothing was tested", fast, txns, leases, encoded)
 	}
 }
 

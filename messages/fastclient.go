@@ -39,7 +39,7 @@ func (x *Frame) read(b []byte) bool {
 	n := count(b, 4<<3|bytesField)
 	s := operationSlab{
 		operations: slab[Operation]{left: n}, writes: slab[operationWrite]{left: n},
-		puts: slab[writePut]{left: n}, gets: slab[operationGet]{left: n},
+		puts: slab[writePut]{left: n}, gets: slab[operationGet]{left: n}, keepAlives: slab[writeKeepAlive]{left: n},
 	}
 	x.Operations = make([]*Operation, 0, n)
 	w := wire{rest: b}
@@ -70,6 +70,7 @@ type operationSlab struct {
 	writes     slab[operationWrite]
 	puts       slab[writePut]
 	gets       slab[operationGet]
+	keepAlives slab[writeKeepAlive]
 }
 
 type operationWrite struct {
@@ -150,6 +151,25 @@ func (x *Write) read(b []byte, s *operationSlab) bool {
 			t := &Txn{}
 			x.Op = &Write_Txn{Txn: t}
 			if !nested(t.read(w.data), w.data, t) {
+				return false
+			}
+		case 24<<3 | bytesField:
+			if x.Op != nil {
+				return false
+			}
+			g := &GrantLease{}
+			x.Op = &Write_GrantLease{GrantLease: g}
+			if !nested(g.read(w.data), w.data, g) {
+				return false
+			}
+		case 25<<3 | bytesField:
+			if x.Op != nil {
+				return false
+			}
+			k := s.keepAlives.take()
+			k.op.KeepAliveLease = &k.of
+			x.Op = &k.op
+			if !nested(k.of.read(w.data), w.data, &k.of) {
 				return false
 			}
 		default:

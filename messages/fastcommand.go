@@ -27,7 +27,7 @@ func UnmarshalPeerMessage(b []byte, x *PeerMessage) error {
 
 func (x *Entry) read(b []byte) bool {
 	n := count(b, 4<<3|bytesField)
-	commands := commandSlab{commands: slab[Command]{left: n}, puts: slab[commandPut]{left: n}}
+	commands := commandSlabOf(n)
 	if n > 0 {
 		x.Commands = make([]*Command, 0, n)
 	}
@@ -55,8 +55,15 @@ func (x *Entry) read(b []byte) bool {
 
 // commandSlab is where the commands of one batch live.
 type commandSlab struct {
-	commands slab[Command]
-	puts     slab[commandPut]
+	commands   slab[Command]
+	puts       slab[commandPut]
+	keepAlives slab[commandKeepAlive]
+}
+
+func commandSlabOf(n int) commandSlab {
+	return commandSlab{
+		commands: slab[Command]{left: n}, puts: slab[commandPut]{left: n}, keepAlives: slab[commandKeepAlive]{left: n},
+	}
 }
 
 type commandPut struct {
@@ -118,6 +125,25 @@ func (x *Command) read(b []byte, s *commandSlab) bool {
 			if !nested(t.read(w.data), w.data, t) {
 				return false
 			}
+		case 24<<3 | bytesField:
+			if x.Op != nil {
+				return false
+			}
+			g := &GrantLease{}
+			x.Op = &Command_GrantLease{GrantLease: g}
+			if !nested(g.read(w.data), w.data, g) {
+				return false
+			}
+		case 25<<3 | bytesField:
+			if x.Op != nil {
+				return false
+			}
+			k := s.keepAlives.take()
+			k.op.KeepAliveLease = &k.of
+			x.Op = &k.op
+			if !nested(k.of.read(w.data), w.data, &k.of) {
+				return false
+			}
 		default:
 			return false
 		}
@@ -153,7 +179,7 @@ func (x *PeerMessage) read(b []byte) bool {
 
 func (x *ForwardRequest) read(b []byte) bool {
 	n := count(b, 3<<3|bytesField)
-	commands := commandSlab{commands: slab[Command]{left: n}, puts: slab[commandPut]{left: n}}
+	commands := commandSlabOf(n)
 	x.Commands = make([]*Command, 0, n)
 	w := wire{rest: b}
 	for w.next() {
@@ -177,7 +203,7 @@ func (x *ForwardRequest) read(b []byte) bool {
 
 func (x *ForwardReply) read(b []byte) bool {
 	n := count(b, 3<<3|bytesField)
-	results := resultSlab{results: slab[Result]{left: n}, puts: slab[resultPut]{left: n}}
+	results := resultSlabOf(n)
 	x.Results = make([]*Result, 0, n)
 	w := wire{rest: b}
 	for w.next() {
@@ -201,8 +227,15 @@ func (x *ForwardReply) read(b []byte) bool {
 
 // resultSlab is where the results of one batch live.
 type resultSlab struct {
-	results slab[Result]
-	puts    slab[resultPut]
+	results    slab[Result]
+	puts       slab[resultPut]
+	keepAlives slab[resultKeepAlive]
+}
+
+func resultSlabOf(n int) resultSlab {
+	return resultSlab{
+		results: slab[Result]{left: n}, puts: slab[resultPut]{left: n}, keepAlives: slab[resultKeepAlive]{left: n},
+	}
 }
 
 type resultPut struct {
@@ -244,6 +277,25 @@ func (x *Result) read(b []byte, s *resultSlab) bool {
 			t := &TxnResult{}
 			x.Answer = &Result_Txn{Txn: t}
 			if !nested(t.read(w.data), w.data, t) {
+				return false
+			}
+		case 24<<3 | bytesField:
+			if x.Answer != nil {
+				return false
+			}
+			g := &GrantLeaseResult{}
+			x.Answer = &Result_GrantLease{GrantLease: g}
+			if !nested(g.read(w.data), w.data, g) {
+				return false
+			}
+		case 25<<3 | bytesField:
+			if x.Answer != nil {
+				return false
+			}
+			k := s.keepAlives.take()
+			k.answer.KeepAliveLease = &k.of
+			x.Answer = &k.answer
+			if !nested(k.of.read(w.data), w.data, &k.of) {
 				return false
 			}
 		default:

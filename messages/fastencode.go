@@ -154,20 +154,27 @@ func (x *Reply) fastAppend(b []byte) []byte {
 	return r.fastAppend(appendHead(b, 3, r.fastSize()))
 }
 
-// The result of a put without the record that it replaced, or of a transaction.
+// What is answered to a put, a transaction, a grant or a keep-alive.
+func (x *Result) fastOp() (op fast, tag uint64) {
+	switch a := x.GetAnswer().(type) {
+	case *Result_Put:
+		return a.Put, 16
+	case *Result_Txn:
+		return a.Txn, 20
+	case *Result_GrantLease:
+		return a.GrantLease, 24
+	case *Result_KeepAliveLease:
+		return a.KeepAliveLease, 25
+	}
+	return nil, 0
+}
+
 func (x *Result) fastSize() int {
-	if x == nil || x.Error != nil || len(x.unknownFields) > 0 {
+	op, _ := x.fastOp()
+	if op == nil || x.Error != nil || len(x.unknownFields) > 0 {
 		return slow
 	}
-	n := slow
-	switch a := x.Answer.(type) {
-	case *Result_Put:
-		if a.Put != nil && a.Put.Prev == nil && len(a.Put.unknownFields) == 0 {
-			n = 0
-		}
-	case *Result_Txn:
-		n = a.Txn.fastSize()
-	}
+	n := op.fastSize()
 	if n == slow {
 		return slow
 	}
@@ -175,12 +182,20 @@ func (x *Result) fastSize() int {
 }
 
 func (x *Result) fastAppend(b []byte) []byte {
+	op, tag := x.fastOp()
 	b = appendBool(appendVarint(b, 1, x.Revision), 3, x.Replayed)
-	if t, ok := x.Answer.(*Result_Txn); ok {
-		return t.Txn.fastAppend(appendHead(b, 20, t.Txn.fastSize()))
-	}
-	return appendHead(b, 16, 0)
+	return op.fastAppend(appendHead(b, tag, op.fastSize()))
 }
+
+// Without the record that was replaced.
+func (x *PutResult) fastSize() int {
+	if x == nil || x.Prev != nil || len(x.unknownFields) > 0 {
+		return slow
+	}
+	return 0
+}
+
+func (x *PutResult) fastAppend(b []byte) []byte { return b }
 
 // The answer to a get or a list.
 func (x *QueryReply) fastOp() (op fast, tag uint64) {

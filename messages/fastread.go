@@ -10,7 +10,7 @@ import (
 
 // This file and its neighbours fastclient.go and fastcommand.go decode the messages of
 // the hot paths by hand: frames, entries, proposals between nodes and their answers,
-// of puts and gets. What they mean is what proto.Unmarshal means; whatever they do not
+// of puts, gets and leases. What they mean is what proto.Unmarshal means; whatever they do not
 // know (another operation, an unknown field, a field twice, a bad encoding) is left to
 // it, message by message. Decoding by reflection was an eighth of the processor time of
 // a cluster under puts, most of it for many small objects; here the messages of a batch

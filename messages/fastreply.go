@@ -40,7 +40,7 @@ type replyGet struct {
 
 func (x *Replies) read(b []byte) bool {
 	n := count(b, 2<<3|bytesField)
-	s := replySlab{replies: slab[Reply]{left: n}, results: slab[replyResult]{left: n}, inner: resultSlab{puts: slab[resultPut]{left: n}}}
+	s := replySlab{replies: slab[Reply]{left: n}, results: slab[replyResult]{left: n}, inner: resultSlabOf(n)}
 	x.Replies = make([]*Reply, 0, n)
 	w := wire{rest: b}
 	for w.next() {

@@ -136,6 +136,10 @@ func (x *Command) fastOp() (op fast, tag uint64) {
 		return o.Put, 16
 	case *Command_Txn:
 		return o.Txn, 20
+	case *Command_GrantLease:
+		return o.GrantLease, 24
+	case *Command_KeepAliveLease:
+		return o.KeepAliveLease, 25
 	}
 	return nil, 0
 }
@@ -146,6 +150,10 @@ func (x *Write) fastOp() (op fast, tag uint64) {
 		return o.Put, 16
 	case *Write_Txn:
 		return o.Txn, 20
+	case *Write_GrantLease:
+		return o.GrantLease, 24
+	case *Write_KeepAliveLease:
+		return o.KeepAliveLease, 25
 	}
 	return nil, 0
 }

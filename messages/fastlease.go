@@ -1,0 +1,124 @@
+package messages
+
+// This file: leases that are granted without labels, and kept alive, with their answers.
+
+type writeKeepAlive struct {
+	op Write_KeepAliveLease
+	of KeepAliveLease
+}
+
+type commandKeepAlive struct {
+	op Command_KeepAliveLease
+	of KeepAliveLease
+}
+
+type resultKeepAlive struct {
+	answer Result_KeepAliveLease
+	of     KeepAliveLeaseResult
+}
+
+func (x *KeepAliveLease) read(b []byte) bool {
+	w := wire{rest: b}
+	for w.next() {
+		switch w.tag {
+		case 1<<3 | varintField:
+			x.LeaseId = w.v
+		case 2<<3 | varintField:
+			x.NewTtlMs = int64(w.v)
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+func (x *KeepAliveLease) fastSize() int {
+	if x == nil || len(x.unknownFields) > 0 {
+		return slow
+	}
+	return sizeVarint(1, x.LeaseId) + sizeVarint(1, uint64(x.NewTtlMs))
+}
+
+func (x *KeepAliveLease) fastAppend(b []byte) []byte {
+	return appendVarint(appendVarint(b, 1, x.LeaseId), 2, uint64(x.NewTtlMs))
+}
+
+func (x *KeepAliveLeaseResult) read(b []byte) bool {
+	w := wire{rest: b}
+	for w.next() {
+		switch w.tag {
+		case 1<<3 | varintField:
+			x.LeaseId = w.v
+		case 2<<3 | varintField:
+			x.TtlMs = int64(w.v)
+		case 3<<3 | varintField:
+			x.RemainingTtlMs = int64(w.v)
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+func (x *KeepAliveLeaseResult) fastSize() int {
+	if x == nil || len(x.unknownFields) > 0 {
+		return slow
+	}
+	return sizeVarint(1, x.LeaseId) + sizeVarint(1, uint64(x.TtlMs)) + sizeVarint(1, uint64(x.RemainingTtlMs))
+}
+
+func (x *KeepAliveLeaseResult) fastAppend(b []byte) []byte {
+	return appendVarint(appendVarint(appendVarint(b, 1, x.LeaseId), 2, uint64(x.TtlMs)), 3, uint64(x.RemainingTtlMs))
+}
+
+func (x *GrantLease) read(b []byte) bool {
+	w := wire{rest: b}
+	for w.next() {
+		switch w.tag {
+		case 1<<3 | varintField:
+			x.TtlMs = int64(w.v)
+		case 3<<3 | varintField:
+			x.Alias = w.v
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+func (x *GrantLease) fastSize() int {
+	if x == nil || len(x.Metadata) > 0 || len(x.unknownFields) > 0 {
+		return slow
+	}
+	return sizeVarint(1, uint64(x.TtlMs)) + sizeVarint(1, x.Alias)
+}
+
+func (x *GrantLease) fastAppend(b []byte) []byte {
+	return appendVarint(appendVarint(b, 1, uint64(x.TtlMs)), 3, x.Alias)
+}
+
+func (x *GrantLeaseResult) read(b []byte) bool {
+	w := wire{rest: b}
+	for w.next() {
+		switch w.tag {
+		case 1<<3 | varintField:
+			x.LeaseId = w.v
+		case 2<<3 | varintField:
+			x.TtlMs = int64(w.v)
+		default:
+			return false
+		}
+	}
+	return !w.bad
+}
+
+func (x *GrantLeaseResult) fastSize() int {
+	if x == nil || len(x.unknownFields) > 0 {
+		return slow
+	}
+	return sizeVarint(1, x.LeaseId) + sizeVarint(1, uint64(x.TtlMs))
+}
+
+func (x *GrantLeaseResult) fastAppend(b []byte) []byte {
+	return appendVarint(appendVarint(b, 1, x.LeaseId), 2, uint64(x.TtlMs))
+}
