@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/concord-kv/concord/cluster/transport"
@@ -31,6 +32,7 @@ func newServer(cfg Config) *grpc.Server {
 		grpc.StaticStreamWindowSize(windowBytes),
 		grpc.StaticConnWindowSize(windowBytes),
 		grpc.ForceServerCodecV2(transport.Codec()),
+		experimental.BufferPool(transport.Buffers()),
 	}
 	if cfg.ServerTLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg.ServerTLS.Clone())))

@@ -32,10 +32,9 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if mem.IsBelowBufferPoolingThreshold(size) {
 		return mem.BufferSlice{mem.SliceBuffer(messages.AppendEncoded(make([]byte, 0, size), v))}, nil
 	}
-	pool := mem.DefaultBufferPool()
-	b := pool.Get(size)
+	b := buffers.Get(size)
 	*b = messages.AppendEncoded((*b)[:0], v)
-	return mem.BufferSlice{mem.NewBuffer(b, pool)}, nil
+	return mem.BufferSlice{mem.NewBuffer(b, buffers)}, nil
 }
 
 // Unmarshal implements encoding.CodecV2.
@@ -46,7 +45,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	case *messages.PeerMessage:
 		return messages.UnmarshalPeerMessage(data.Materialize(), m)
 	case *messages.ServerMessage:
-		b := data.MaterializeToBuffer(mem.DefaultBufferPool())
+		b := data.MaterializeToBuffer(buffers)
 		defer b.Free()
 		return messages.UnmarshalServerMessage(b.ReadOnlyData(), m)
 	}

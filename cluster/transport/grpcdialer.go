@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/concord-kv/concord/messages"
@@ -85,6 +86,7 @@ func (d *grpcDialer) dialOptions(creds credentials.TransportCredentials) []grpc.
 		grpc.WithStaticConnWindowSize(windowBytes),
 		grpc.WithMaxHeaderListSize(headerListBytesMax),
 		grpc.WithIdleTimeout(0),
+		experimental.WithBufferPool(buffers),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
 		grpc.WithDisableHealthCheck(),

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/concord-kv/concord/messages"
@@ -88,6 +89,7 @@ func serverOptions(o ServerOptions) []grpc.ServerOption {
 		grpc.StaticConnWindowSize(windowBytes),
 		// A client does not choose the codec.
 		grpc.ForceServerCodecV2(Codec()),
+		experimental.BufferPool(buffers),
 	}
 	if o.TLS != nil {
 		so = append(so, grpc.Creds(credentials.NewTLS(o.TLS.Clone())))
