@@ -1,7 +1,6 @@
 package messages
 
 import (
-	"bytes"
 	"encoding/binary"
 	"unicode/utf8"
 
@@ -142,14 +141,20 @@ func (x *Put) read(b []byte) bool {
 
 // read decodes a record. Key and value are copies: an application may keep one of
 // them for long, and must not keep the message that it came in.
-func (x *Record) read(b []byte) bool {
+func (x *Record) read(b []byte) bool { return x.readTo(b, &copier{}, len(b)) }
+
+// readTo is read with copies in the pieces of a list, of which left bytes are to come.
+func (x *Record) readTo(b []byte, own *copier, left int) bool {
+	if len(b) > listBytes {
+		own, left = &copier{}, 0 // it shares nothing
+	}
 	w := wire{rest: b}
 	for w.next() {
 		switch w.tag {
 		case 1<<3 | bytesField:
-			x.Key = bytes.Clone(w.data)
+			x.Key = own.copy(w.data, left)
 		case 2<<3 | bytesField:
-			x.Value = bytes.Clone(w.data)
+			x.Value = own.copy(w.data, left)
 		case 3<<3 | varintField:
 			x.CreateRevision = w.v
 		case 4<<3 | varintField:
