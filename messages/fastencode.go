@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// EncodedSize returns how many bytes AppendEncoded appends for a message; false for one
+// EncodedSize returns how many bytes Encode makes of a message; false for one
 // that must be left to protobuf. m is a *ClientMessage, *ServerMessage or *PeerMessage;
 // anything else is left to it too.
 func EncodedSize(m any) (int, bool) {
@@ -36,21 +36,25 @@ func EncodedSize(m any) (int, bool) {
 	return sizeNested(1, n), true
 }
 
-// AppendEncoded appends a message of which EncodedSize has given the size, and which
+// Encode encodes a message into b, which is as long as EncodedSize has said. The message
 // has not changed since.
-func AppendEncoded(b []byte, m any) []byte {
+func Encode(b []byte, m any) {
+	at := len(b)
 	switch m := m.(type) {
 	case *ClientMessage:
-		return m.GetFrame().fastAppend(appendHead(b, 2, m.GetFrame().fastSize()))
+		at = writeNested(b, at, 2, m.GetFrame())
 	case *ServerMessage:
-		return m.GetReplies().fastAppend(appendHead(b, 2, m.GetReplies().fastSize()))
+		at = writeNested(b, at, 2, m.GetReplies())
 	case *PeerMessage:
 		if f := m.GetForward(); f != nil {
-			return f.fastAppend(appendHead(b, 2, f.fastSize()))
+			at = writeNested(b, at, 2, f)
+		} else {
+			at = writeNested(b, at, 3, m.GetForwarded())
 		}
-		return m.GetForwarded().fastAppend(appendHead(b, 3, m.GetForwarded().fastSize()))
 	}
-	panic("messages: not sized")
+	if at != 0 {
+		panic("messages: a message that is not as large as it was")
+	}
 }
 
 // sizeList adds up the sizes of the messages of a repeated field below 16.
@@ -66,13 +70,6 @@ func sizeList[M interface{ fastSize() int }](list []M) int {
 	return total
 }
 
-func appendList[M fast](b []byte, tag uint64, list []M) []byte {
-	for _, m := range list {
-		b = m.fastAppend(appendHead(b, tag, m.fastSize()))
-	}
-	return b
-}
-
 func (x *Frame) fastSize() int {
 	list := sizeList(x.GetOperations())
 	if x == nil || list == slow || len(x.unknownFields) > 0 {
@@ -81,11 +78,11 @@ func (x *Frame) fastSize() int {
 	return sizeVarint(1, x.ClientEpoch) + sizeVarint(1, x.FirstCall) + sizeVarint(1, uint64(x.TimeoutMs)) + list
 }
 
-func (x *Frame) fastAppend(b []byte) []byte {
-	b = appendVarint(b, 1, x.ClientEpoch)
-	b = appendVarint(b, 2, x.FirstCall)
-	b = appendVarint(b, 3, uint64(x.TimeoutMs))
-	return appendList(b, 4, x.Operations)
+func (x *Frame) fastWrite(b []byte, at int) int {
+	at = writeList(b, at, 4, x.Operations)
+	at = writeVarint(b, at, 3, uint64(x.TimeoutMs))
+	at = writeVarint(b, at, 2, x.FirstCall)
+	return writeVarint(b, at, 1, x.ClientEpoch)
 }
 
 func (x *Replies) fastSize() int {
@@ -96,8 +93,8 @@ func (x *Replies) fastSize() int {
 	return sizeVarint(1, x.ClientEpoch) + list
 }
 
-func (x *Replies) fastAppend(b []byte) []byte {
-	return appendList(appendVarint(b, 1, x.ClientEpoch), 2, x.Replies)
+func (x *Replies) fastWrite(b []byte, at int) int {
+	return writeVarint(b, writeList(b, at, 2, x.Replies), 1, x.ClientEpoch)
 }
 
 func (x *ForwardRequest) fastSize() int {
@@ -108,10 +105,10 @@ func (x *ForwardRequest) fastSize() int {
 	return sizeVarint(1, x.Call) + sizeVarint(1, uint64(x.TimeoutMs)) + list
 }
 
-func (x *ForwardRequest) fastAppend(b []byte) []byte {
-	b = appendVarint(b, 1, x.Call)
-	b = appendVarint(b, 2, uint64(x.TimeoutMs))
-	return appendList(b, 3, x.Commands)
+func (x *ForwardRequest) fastWrite(b []byte, at int) int {
+	at = writeList(b, at, 3, x.Commands)
+	at = writeVarint(b, at, 2, uint64(x.TimeoutMs))
+	return writeVarint(b, at, 1, x.Call)
 }
 
 func (x *ForwardReply) fastSize() int {
@@ -122,10 +119,10 @@ func (x *ForwardReply) fastSize() int {
 	return sizeVarint(1, x.Call) + sizeVarint(1, uint64(x.First)) + list
 }
 
-func (x *ForwardReply) fastAppend(b []byte) []byte {
-	b = appendVarint(b, 1, x.Call)
-	b = appendVarint(b, 2, uint64(x.First))
-	return appendList(b, 3, x.Results)
+func (x *ForwardReply) fastWrite(b []byte, at int) int {
+	at = writeList(b, at, 3, x.Results)
+	at = writeVarint(b, at, 2, uint64(x.First))
+	return writeVarint(b, at, 1, x.Call)
 }
 
 func (x *Reply) fastSize() int {
@@ -145,13 +142,13 @@ func (x *Reply) fastSize() int {
 	return sizeVarint(1, x.Call) + sizeNested(1, n)
 }
 
-func (x *Reply) fastAppend(b []byte) []byte {
-	b = appendVarint(b, 1, x.Call)
+func (x *Reply) fastWrite(b []byte, at int) int {
 	if q, ok := x.Reply.(*Reply_Query); ok {
-		return q.Query.fastAppend(appendHead(b, 4, q.Query.fastSize()))
+		at = writeNested(b, at, 4, q.Query)
+	} else {
+		at = writeNested(b, at, 3, x.Reply.(*Reply_Result).Result)
 	}
-	r := x.Reply.(*Reply_Result).Result
-	return r.fastAppend(appendHead(b, 3, r.fastSize()))
+	return writeVarint(b, at, 1, x.Call)
 }
 
 // What is answered to a put, a transaction, a grant or a keep-alive.
@@ -181,10 +178,10 @@ func (x *Result) fastSize() int {
 	return sizeVarint(1, x.Revision) + sizeBool(x.Replayed) + sizeNested(2, n)
 }
 
-func (x *Result) fastAppend(b []byte) []byte {
+func (x *Result) fastWrite(b []byte, at int) int {
 	op, tag := x.fastOp()
-	b = appendBool(appendVarint(b, 1, x.Revision), 3, x.Replayed)
-	return op.fastAppend(appendHead(b, tag, op.fastSize()))
+	at = writeBool(b, writeNested(b, at, tag, op), 3, x.Replayed)
+	return writeVarint(b, at, 1, x.Revision)
 }
 
 // Without the record that was replaced.
@@ -195,7 +192,9 @@ func (x *PutResult) fastSize() int {
 	return 0
 }
 
-func (x *PutResult) fastAppend(b []byte) []byte { return b }
+func (x *PutResult) fastWrite(b []byte, at int) int {
+	return at
+}
 
 // The answer to a get or a list.
 func (x *QueryReply) fastOp() (op fast, tag uint64) {
@@ -220,12 +219,12 @@ func (x *QueryReply) fastSize() int {
 	return sizeVarint(1, x.Revision) + sizeVarint(1, x.CompactRevision) + sizeVarint(1, x.LeaderSilentMs) + sizeNested(2, inner)
 }
 
-func (x *QueryReply) fastAppend(b []byte) []byte {
+func (x *QueryReply) fastWrite(b []byte, at int) int {
 	op, tag := x.fastOp()
-	b = appendVarint(b, 1, x.Revision)
-	b = appendVarint(b, 2, x.CompactRevision)
-	b = appendVarint(b, 3, x.LeaderSilentMs)
-	return op.fastAppend(appendHead(b, tag, op.fastSize()))
+	at = writeNested(b, at, tag, op)
+	at = writeVarint(b, at, 3, x.LeaderSilentMs)
+	at = writeVarint(b, at, 2, x.CompactRevision)
+	return writeVarint(b, at, 1, x.Revision)
 }
 
 // Of a record or of none.
@@ -243,11 +242,11 @@ func (x *GetReply) fastSize() int {
 	return sizeNested(1, n)
 }
 
-func (x *GetReply) fastAppend(b []byte) []byte {
+func (x *GetReply) fastWrite(b []byte, at int) int {
 	if x.Record == nil {
-		return b
+		return at
 	}
-	return x.Record.fastAppend(appendHead(b, 1, x.Record.fastSize()))
+	return writeNested(b, at, 1, x.Record)
 }
 
 func (x *Record) fastSize() int {
@@ -258,14 +257,14 @@ func (x *Record) fastSize() int {
 		sizeVarint(1, x.Version) + sizeVarint(1, x.LeaseId) + sizeBytes(1, len(x.ContentType))
 }
 
-func (x *Record) fastAppend(b []byte) []byte {
-	b = appendBytes(b, 1, x.Key)
-	b = appendBytes(b, 2, x.Value)
-	b = appendVarint(b, 3, x.CreateRevision)
-	b = appendVarint(b, 4, x.ModRevision)
-	b = appendVarint(b, 5, x.Version)
-	b = appendVarint(b, 6, x.LeaseId)
-	return appendText(b, 7, x.ContentType)
+func (x *Record) fastWrite(b []byte, at int) int {
+	at = writeBytes(b, at, 7, x.ContentType)
+	at = writeVarint(b, at, 6, x.LeaseId)
+	at = writeVarint(b, at, 5, x.Version)
+	at = writeVarint(b, at, 4, x.ModRevision)
+	at = writeVarint(b, at, 3, x.CreateRevision)
+	at = writeBytes(b, at, 2, x.Value)
+	return writeBytes(b, at, 1, x.Key)
 }
 
 // MessageSize is proto.Size of a message.

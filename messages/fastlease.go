@@ -39,8 +39,8 @@ func (x *KeepAliveLease) fastSize() int {
 	return sizeVarint(1, x.LeaseId) + sizeVarint(1, uint64(x.NewTtlMs))
 }
 
-func (x *KeepAliveLease) fastAppend(b []byte) []byte {
-	return appendVarint(appendVarint(b, 1, x.LeaseId), 2, uint64(x.NewTtlMs))
+func (x *KeepAliveLease) fastWrite(b []byte, at int) int {
+	return writeVarint(b, writeVarint(b, at, 2, uint64(x.NewTtlMs)), 1, x.LeaseId)
 }
 
 func (x *KeepAliveLeaseResult) read(b []byte) bool {
@@ -67,8 +67,9 @@ func (x *KeepAliveLeaseResult) fastSize() int {
 	return sizeVarint(1, x.LeaseId) + sizeVarint(1, uint64(x.TtlMs)) + sizeVarint(1, uint64(x.RemainingTtlMs))
 }
 
-func (x *KeepAliveLeaseResult) fastAppend(b []byte) []byte {
-	return appendVarint(appendVarint(appendVarint(b, 1, x.LeaseId), 2, uint64(x.TtlMs)), 3, uint64(x.RemainingTtlMs))
+func (x *KeepAliveLeaseResult) fastWrite(b []byte, at int) int {
+	at = writeVarint(b, writeVarint(b, at, 3, uint64(x.RemainingTtlMs)), 2, uint64(x.TtlMs))
+	return writeVarint(b, at, 1, x.LeaseId)
 }
 
 func (x *GrantLease) read(b []byte) bool {
@@ -93,8 +94,8 @@ func (x *GrantLease) fastSize() int {
 	return sizeVarint(1, uint64(x.TtlMs)) + sizeVarint(1, x.Alias)
 }
 
-func (x *GrantLease) fastAppend(b []byte) []byte {
-	return appendVarint(appendVarint(b, 1, uint64(x.TtlMs)), 3, x.Alias)
+func (x *GrantLease) fastWrite(b []byte, at int) int {
+	return writeVarint(b, writeVarint(b, at, 3, x.Alias), 1, uint64(x.TtlMs))
 }
 
 func (x *GrantLeaseResult) read(b []byte) bool {
@@ -119,6 +120,6 @@ func (x *GrantLeaseResult) fastSize() int {
 	return sizeVarint(1, x.LeaseId) + sizeVarint(1, uint64(x.TtlMs))
 }
 
-func (x *GrantLeaseResult) fastAppend(b []byte) []byte {
-	return appendVarint(appendVarint(b, 1, x.LeaseId), 2, uint64(x.TtlMs))
+func (x *GrantLeaseResult) fastWrite(b []byte, at int) int {
+	return writeVarint(b, writeVarint(b, at, 2, uint64(x.TtlMs)), 1, x.LeaseId)
 }

@@ -78,8 +78,9 @@ func (x *ListReply) fastSize() int {
 	return list + sizeBool(x.HasMore) + sizeBytes(1, len(x.LastKey)) + sizeVarint(1, x.Count) + sizeVarint(1, x.Revision)
 }
 
-func (x *ListReply) fastAppend(b []byte) []byte {
-	b = appendBool(appendList(b, 1, x.Records), 2, x.HasMore)
-	b = appendVarint(appendBytes(b, 3, x.LastKey), 4, x.Count)
-	return appendVarint(b, 5, x.Revision)
+func (x *ListReply) fastWrite(b []byte, at int) int {
+	at = writeVarint(b, at, 5, x.Revision)
+	at = writeVarint(b, at, 4, x.Count)
+	at = writeBool(b, writeBytes(b, at, 3, x.LastKey), 2, x.HasMore)
+	return writeList(b, at, 1, x.Records)
 }

@@ -121,12 +121,12 @@ func (x *Txn) fastSize() int {
 	return compares + success + failure
 }
 
-func (x *Txn) fastAppend(b []byte) []byte {
-	return appendList(appendList(appendList(b, 1, x.Compares), 2, x.Success), 3, x.Failure)
+func (x *Txn) fastWrite(b []byte, at int) int {
+	return writeList(b, writeList(b, writeList(b, at, 3, x.Failure), 2, x.Success), 1, x.Compares)
 }
 
 // target is the field and the value of what is compared; false for another target.
-func (x *Compare) target() (tag byte, v uint64, ok bool) {
+func (x *Compare) target() (tag uint64, v uint64, ok bool) {
 	switch t := x.GetTarget().(type) {
 	case *Compare_Version:
 		return 6, t.Version, true
@@ -153,13 +153,10 @@ func (x *Compare) fastSize() int {
 	return sizeBytes(1, len(x.Key)) + sizeVarint(1, uint64(x.Operator)) + target
 }
 
-func (x *Compare) fastAppend(b []byte) []byte {
-	b = appendVarint(appendBytes(b, 1, x.Key), 2, uint64(x.Operator))
+func (x *Compare) fastWrite(b []byte, at int) int {
 	tag, v, _ := x.target()
-	if v == 0 {
-		return append(b, tag<<3|varintField, 0)
-	}
-	return appendVarint(b, tag, v)
+	at = writeUvarint(b, writeUvarint(b, at, v), tag<<3|varintField)
+	return writeBytes(b, writeVarint(b, at, 2, uint64(x.Operator)), 1, x.Key)
 }
 
 func (x *TxnOp) fastSize() int {
@@ -174,9 +171,8 @@ func (x *TxnOp) fastSize() int {
 	return sizeNested(1, n)
 }
 
-func (x *TxnOp) fastAppend(b []byte) []byte {
-	p := x.Op.(*TxnOp_Put).Put
-	return p.fastAppend(appendHead(b, 2, p.fastSize()))
+func (x *TxnOp) fastWrite(b []byte, at int) int {
+	return writeNested(b, at, 2, x.Op.(*TxnOp_Put).Put)
 }
 
 func (x *TxnResult) fastSize() int {
@@ -190,8 +186,8 @@ func (x *TxnResult) fastSize() int {
 	return sizeBool(x.Succeeded) + list
 }
 
-func (x *TxnResult) fastAppend(b []byte) []byte {
-	return appendList(appendBool(b, 1, x.Succeeded), 2, x.Responses)
+func (x *TxnResult) fastWrite(b []byte, at int) int {
+	return writeBool(b, writeList(b, at, 2, x.Responses), 1, x.Succeeded)
 }
 
 // The answer to a put without the record that it replaced.
@@ -203,4 +199,6 @@ func (x *TxnOpResult) fastSize() int {
 	return 2
 }
 
-func (x *TxnOpResult) fastAppend(b []byte) []byte { return append(b, 2<<3|bytesField, 0) }
+func (x *TxnOpResult) fastWrite(b []byte, at int) int {
+	return writeHead(b, at, at, 2)
+}

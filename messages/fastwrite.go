@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -23,8 +24,11 @@ func CommandSize(x *Command) int {
 
 // AppendCommand appends an encoded command, as proto.MarshalAppend would.
 func AppendCommand(b []byte, x *Command) ([]byte, error) {
-	if x.fastSize() >= 0 {
-		return x.fastAppend(b), nil
+	if n := x.fastSize(); n >= 0 {
+		b = slices.Grow(b, n)
+		b = b[:len(b)+n]
+		x.fastWrite(b, len(b))
+		return b, nil
 	}
 	return proto.MarshalOptions{}.MarshalAppend(b, x)
 }
@@ -69,39 +73,6 @@ func sizeBool(v bool) int {
 	return 0
 }
 
-func appendVarint(b []byte, tag byte, v uint64) []byte {
-	if v == 0 {
-		return b
-	}
-	return protowire.AppendVarint(append(b, tag<<3|varintField), v)
-}
-
-func appendBool(b []byte, tag byte, v bool) []byte {
-	if !v {
-		return b
-	}
-	return append(b, tag<<3|varintField, 1)
-}
-
-func appendBytes(b []byte, tag byte, v []byte) []byte {
-	if len(v) == 0 {
-		return b
-	}
-	return append(protowire.AppendVarint(append(b, tag<<3|bytesField), uint64(len(v))), v...)
-}
-
-func appendText(b []byte, tag byte, v string) []byte {
-	if v == "" {
-		return b
-	}
-	return append(protowire.AppendVarint(append(b, tag<<3|bytesField), uint64(len(v))), v...)
-}
-
-// appendHead begins a nested message of n bytes.
-func appendHead(b []byte, tag uint64, n int) []byte {
-	return protowire.AppendVarint(protowire.AppendVarint(b, tag<<3|bytesField), uint64(n))
-}
-
 func (x *Put) fastSize() int {
 	if x == nil || len(x.Metadata) > 0 || len(x.unknownFields) > 0 || !utf8.ValidString(x.ContentType) {
 		return slow
@@ -111,22 +82,16 @@ func (x *Put) fastSize() int {
 		sizeBool(x.MoveLease)
 }
 
-func (x *Put) fastAppend(b []byte) []byte {
-	b = appendBytes(b, 1, x.Key)
-	b = appendBytes(b, 2, x.Value)
-	b = appendVarint(b, 3, x.LeaseId)
-	b = appendVarint(b, 4, uint64(x.TtlMs))
-	b = appendText(b, 5, x.ContentType)
-	b = appendBool(b, 7, x.PrevKv)
-	b = appendBool(b, 8, x.IgnoreValue)
-	b = appendBool(b, 9, x.IgnoreLease)
-	return appendBool(b, 10, x.MoveLease)
-}
-
-// fast is a message that this package sizes and encodes by hand.
-type fast interface {
-	fastSize() int
-	fastAppend([]byte) []byte
+func (x *Put) fastWrite(b []byte, at int) int {
+	at = writeBool(b, at, 10, x.MoveLease)
+	at = writeBool(b, at, 9, x.IgnoreLease)
+	at = writeBool(b, at, 8, x.IgnoreValue)
+	at = writeBool(b, at, 7, x.PrevKv)
+	at = writeBytes(b, at, 5, x.ContentType)
+	at = writeVarint(b, at, 4, uint64(x.TtlMs))
+	at = writeVarint(b, at, 3, x.LeaseId)
+	at = writeBytes(b, at, 2, x.Value)
+	return writeBytes(b, at, 1, x.Key)
 }
 
 // fastOp returns the operation and its field; nil for one that is left to protobuf.
@@ -172,18 +137,18 @@ func (x *Command) fastSize() int {
 		sizeVarint(1, x.UserId) + sizeBool(x.Trusted) + sizeNested(2, n)
 }
 
-func (x *Command) fastAppend(b []byte) []byte {
+func (x *Command) fastWrite(b []byte, at int) int {
 	op, tag := x.fastOp()
-	b = appendVarint(b, 1, uint64(x.StampMs))
-	b = appendVarint(b, 2, x.SessionId)
-	b = appendVarint(b, 3, x.Sequence)
-	b = appendVarint(b, 4, x.Acknowledged)
-	b = appendText(b, 5, x.IdempotencyKey)
-	b = appendBytes(b, 6, x.RequestHash)
-	b = appendText(b, 7, x.Principal)
-	b = appendVarint(b, 8, x.UserId)
-	b = appendBool(b, 9, x.Trusted)
-	return op.fastAppend(appendHead(b, tag, op.fastSize()))
+	at = writeNested(b, at, tag, op)
+	at = writeBool(b, at, 9, x.Trusted)
+	at = writeVarint(b, at, 8, x.UserId)
+	at = writeBytes(b, at, 7, x.Principal)
+	at = writeBytes(b, at, 6, x.RequestHash)
+	at = writeBytes(b, at, 5, x.IdempotencyKey)
+	at = writeVarint(b, at, 4, x.Acknowledged)
+	at = writeVarint(b, at, 3, x.Sequence)
+	at = writeVarint(b, at, 2, x.SessionId)
+	return writeVarint(b, at, 1, uint64(x.StampMs))
 }
 
 func (x *Write) fastSize() int {
@@ -199,14 +164,14 @@ func (x *Write) fastSize() int {
 		sizeBytes(1, len(x.IdempotencyKey)) + sizeVarint(1, x.Incarnation) + sizeNested(2, n)
 }
 
-func (x *Write) fastAppend(b []byte) []byte {
+func (x *Write) fastWrite(b []byte, at int) int {
 	op, tag := x.fastOp()
-	b = appendVarint(b, 1, x.SessionId)
-	b = appendVarint(b, 2, x.Sequence)
-	b = appendVarint(b, 3, x.Acknowledged)
-	b = appendText(b, 4, x.IdempotencyKey)
-	b = appendVarint(b, 5, x.Incarnation)
-	return op.fastAppend(appendHead(b, tag, op.fastSize()))
+	at = writeNested(b, at, tag, op)
+	at = writeVarint(b, at, 5, x.Incarnation)
+	at = writeBytes(b, at, 4, x.IdempotencyKey)
+	at = writeVarint(b, at, 3, x.Acknowledged)
+	at = writeVarint(b, at, 2, x.Sequence)
+	return writeVarint(b, at, 1, x.SessionId)
 }
 
 func (x *Operation) fastSize() int {
@@ -226,12 +191,11 @@ func (x *Operation) fastSize() int {
 	return sizeNested(1, n)
 }
 
-func (x *Operation) fastAppend(b []byte) []byte {
+func (x *Operation) fastWrite(b []byte, at int) int {
 	if q, ok := x.Operation.(*Operation_Query); ok {
-		return q.Query.fastAppend(appendHead(b, 2, q.Query.fastSize()))
+		return writeNested(b, at, 2, q.Query)
 	}
-	w := x.Operation.(*Operation_Write).Write
-	return w.fastAppend(appendHead(b, 1, w.fastSize()))
+	return writeNested(b, at, 1, x.Operation.(*Operation_Write).Write)
 }
 
 func (x *Query) fastSize() int {
@@ -242,12 +206,14 @@ func (x *Query) fastSize() int {
 	return sizeVarint(1, uint64(x.Consistency)) + sizeVarint(1, x.MinRevision) + sizeNested(2, g.Get.fastSize())
 }
 
-func (x *Query) fastAppend(b []byte) []byte {
-	g := x.Query.(*Query_Get).Get
-	b = appendVarint(b, 1, uint64(x.Consistency))
-	b = appendVarint(b, 2, x.MinRevision)
-	b = appendHead(b, 16, g.fastSize())
-	return appendVarint(appendBytes(b, 1, g.Key), 2, g.Revision)
+func (x *Query) fastWrite(b []byte, at int) int {
+	at = writeNested(b, at, 16, x.Query.(*Query_Get).Get)
+	at = writeVarint(b, at, 2, x.MinRevision)
+	return writeVarint(b, at, 1, uint64(x.Consistency))
 }
 
 func (x *GetRequest) fastSize() int { return sizeBytes(1, len(x.Key)) + sizeVarint(1, x.Revision) }
+
+func (x *GetRequest) fastWrite(b []byte, at int) int {
+	return writeBytes(b, writeVarint(b, at, 2, x.Revision), 1, x.Key)
+}

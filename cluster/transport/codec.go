@@ -30,10 +30,12 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return c.CodecV2.Marshal(v)
 	}
 	if mem.IsBelowBufferPoolingThreshold(size) {
-		return mem.BufferSlice{mem.SliceBuffer(messages.AppendEncoded(make([]byte, 0, size), v))}, nil
+		b := make([]byte, size)
+		messages.Encode(b, v)
+		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
 	}
 	b := buffers.Get(size)
-	*b = messages.AppendEncoded((*b)[:0], v)
+	messages.Encode(*b, v)
 	return mem.BufferSlice{mem.NewBuffer(b, buffers)}, nil
 }
 
