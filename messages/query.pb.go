@@ -2238,9 +2238,13 @@ type StatusReply struct {
 	ApplyVersionMax uint32 `protobuf:"varint,25,opt,name=apply_version_max,json=applyVersionMax,proto3" json:"apply_version_max,omitempty"`
 	// Compaction goes no further than this revision, because a cursor or a watch has not
 	// passed it. Absent: no consumer holds history.
-	HeldRevision  *uint64 `protobuf:"varint,24,opt,name=held_revision,json=heldRevision,proto3,oneof" json:"held_revision,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	HeldRevision *uint64 `protobuf:"varint,24,opt,name=held_revision,json=heldRevision,proto3,oneof" json:"held_revision,omitempty"`
+	// The longest that the log has waited for one batch to be applied here since the node
+	// started, and in about the last minute.
+	ApplyLongestMs       int64 `protobuf:"varint,26,opt,name=apply_longest_ms,json=applyLongestMs,proto3" json:"apply_longest_ms,omitempty"`
+	ApplyLongestRecentMs int64 `protobuf:"varint,27,opt,name=apply_longest_recent_ms,json=applyLongestRecentMs,proto3" json:"apply_longest_recent_ms,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *StatusReply) Reset() {
@@ -2444,6 +2448,20 @@ func (x *StatusReply) GetApplyVersionMax() uint32 {
 func (x *StatusReply) GetHeldRevision() uint64 {
 	if x != nil && x.HeldRevision != nil {
 		return *x.HeldRevision
+	}
+	return 0
+}
+
+func (x *StatusReply) GetApplyLongestMs() int64 {
+	if x != nil {
+		return x.ApplyLongestMs
+	}
+	return 0
+}
+
+func (x *StatusReply) GetApplyLongestRecentMs() int64 {
+	if x != nil {
+		return x.ApplyLongestRecentMs
 	}
 	return 0
 }
@@ -3087,7 +3105,7 @@ const file_concord_v1_query_proto_rawDesc = "" +
 	"\rConfigRequest\"@\n" +
 	"\vConfigReply\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.concord.v1.ClusterConfigR\x06config\"\x0f\n" +
-	"\rStatusRequest\"\xc0\x06\n" +
+	"\rStatusRequest\"\xa1\a\n" +
 	"\vStatusReply\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\fR\tclusterId\x12 \n" +
@@ -3118,7 +3136,9 @@ const file_concord_v1_query_proto_rawDesc = "" +
 	"\tuptime_ms\x18\x16 \x01(\x03R\buptimeMs\x12(\n" +
 	"\x10leader_silent_ms\x18\x17 \x01(\x03R\x0eleaderSilentMs\x12*\n" +
 	"\x11apply_version_max\x18\x19 \x01(\rR\x0fapplyVersionMax\x12(\n" +
-	"\rheld_revision\x18\x18 \x01(\x04H\x00R\fheldRevision\x88\x01\x01B\x10\n" +
+	"\rheld_revision\x18\x18 \x01(\x04H\x00R\fheldRevision\x88\x01\x01\x12(\n" +
+	"\x10apply_longest_ms\x18\x1a \x01(\x03R\x0eapplyLongestMs\x125\n" +
+	"\x17apply_longest_recent_ms\x18\x1b \x01(\x03R\x14applyLongestRecentMsB\x10\n" +
 	"\x0e_held_revision\"\x13\n" +
 	"\x11AuthStatusRequest\"\xcd\x01\n" +
 	"\x0fAuthStatusReply\x12\x18\n" +

@@ -13,6 +13,9 @@ import (
 // Telemetry hears of what was applied. It must not block, and must not change the
 // effects, which others read.
 type Telemetry interface {
+	// Applying: a batch of the log is taken up; the log waits for it until Answered.
+	Applying()
+	Answered()
 	// Applied: so many entries, with these effects; the state is now as gauges say.
 	Applied(entries int, effects *state.Effects, gauges Gauges)
 	// Installed: the state was replaced by a snapshot's.
@@ -105,8 +108,10 @@ func (a *Actor) Receive(ctx actor.Context) {
 
 // onBatch lets the log go on before the rest is done.
 func (a *Actor) onBatch(m *batch) {
+	a.cfg.Telemetry.Applying()
 	a.core.apply(m.entries)
 	entries := len(m.entries) // the log's again once it is told
+	a.cfg.Telemetry.Answered()
 	m.done <- struct{}{}
 	a.core.after(entries)
 }

@@ -23,6 +23,8 @@ type quiet struct{}
 func (quiet) Applied(int, *state.Effects, Gauges)                {}
 func (quiet) Configured([]byte, uint64, *messages.ClusterConfig) {}
 func (quiet) Authorized(*auth.Table)                             {}
+func (quiet) Applying()                                          {}
+func (quiet) Answered()                                          {}
 func (quiet) Installed(Gauges)                                   {}
 
 // stage is a real apply actor; the other actors swallow what they get.

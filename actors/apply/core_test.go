@@ -56,6 +56,8 @@ func (r *rig) Configured(_ []byte, _ uint64, c *messages.ClusterConfig) {
 	r.configs = append(r.configs, c)
 }
 func (r *rig) Authorized(*auth.Table) {}
+func (r *rig) Applying()              {}
+func (r *rig) Answered()              {}
 func (r *rig) Installed(g Gauges)     { r.gauges = g; r.installs++ }
 
 func (r *rig) wantLog(want ...string) {

@@ -32,6 +32,8 @@ type facts struct {
 	applied atomic.Pointer[appliedFacts] // as of the last batch
 	shownMs atomic.Int64                 // the lease clock as it was shown last
 
+	applying applyTimes
+
 	watches atomic.Int64
 	// Of these, and how many revisions the last is behind.
 	watchesBehind, watchesStalled, watchLag atomic.Int64
@@ -119,7 +121,7 @@ func (f *facts) Facts() session.Facts {
 		LeaderEndpoint: at.byReplica[leader.GetLeaderId()], Endpoints: at.sorted,
 		LeaderSilentMs: f.leaderSilentMs(),
 		Version:        f.version, UptimeMs: f.clock.MonotonicMs() - f.startMs,
-		Watches: uint64(max(0, f.watches.Load())),
+		Watches: uint64(max(0, f.watches.Load())), ApplyLongestMs: f.applying.longest.Load(), ApplyRecentMs: f.applying.recently(f.clock.MonotonicMs()),
 	}
 }
 

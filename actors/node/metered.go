@@ -60,6 +60,14 @@ func (t *telemetry) Applied(entries int, e *state.Effects, g apply.Gauges) {
 	}
 }
 
+// Applying implements apply.Telemetry.
+func (t *telemetry) Applying() { t.facts.applying.begin(t.facts.clock.MonotonicMs()) }
+
+// Answered implements apply.Telemetry.
+func (t *telemetry) Answered() {
+	t.applyMs.Record(background, t.facts.applying.end(t.facts.clock.MonotonicMs()))
+}
+
 // Installed implements apply.Telemetry.
 func (t *telemetry) Installed(g apply.Gauges) {
 	t.facts.applied.Store(&appliedFacts{Gauges: g, atMs: t.facts.clock.MonotonicMs()})

@@ -150,6 +150,7 @@ func (n *Node) Status(ctx context.Context) (*messages.StatusReply, error) {
 	s.ReplicaId, s.LeaderId, s.RaftTerm = f.ReplicaID, f.LeaderID, f.RaftTerm
 	s.Watchers, s.Clients = f.Watches, uint64(max(0, n.facts.connections.Load()))
 	s.Version, s.UptimeMs, s.LeaderSilentMs = f.Version, f.UptimeMs, f.LeaderSilentMs
+	s.ApplyLongestMs, s.ApplyLongestRecentMs = f.ApplyLongestMs, f.ApplyRecentMs
 	return s, nil
 }
 

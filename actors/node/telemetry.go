@@ -29,7 +29,7 @@ type telemetry struct {
 	entries, commands, refused, advanced, replayed metric.Int64Counter
 	events, compactions, compacted                 metric.Int64Counter
 	granted, renewed, ended, leaseKeys             metric.Int64Counter
-	lateness                                       metric.Int64Histogram
+	lateness, applyMs                              metric.Int64Histogram
 	kinds                                          [state.CommandKinds]metric.MeasurementOption
 	anonymous                                      map[bool]metric.MeasurementOption
 	causes                                         [causes]metric.MeasurementOption
@@ -109,6 +109,8 @@ func (d *definer) gauge(name, what string, read func() int64) {
 func (t *telemetry) define(d *definer) {
 	t.entries = d.counter("concord_apply_entries", "Log entries applied.")
 	t.commands = d.counter("concord_apply_commands", "Commands applied, by command; refusals included.")
+	t.applyMs = d.histogram("concord_apply_time", "ms",
+		"How long the log waited for a batch to be applied.", 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000)
 	t.refused = d.counter("concord_apply_refusals", "Commands that apply refused, by command.")
 	t.advanced = d.counter("concord_kv_revisions", "Revisions taken, by command.")
 	t.replayed = d.counter("concord_apply_replays", "Commands answered from what was recorded.")
@@ -155,6 +157,7 @@ func (t *telemetry) observe(d *definer) {
 	d.gauge("concord_session_live_count", "Exactly-once sessions.", applied(func(a *appliedFacts) uint64 { return a.LiveSessions }))
 	d.gauge("concord_idempotency_size", "Recorded idempotency keys.", applied(func(a *appliedFacts) uint64 { return a.Idempotency }))
 	d.gauge("concord_apply_index", "Index of the last entry applied.", applied(func(a *appliedFacts) uint64 { return a.Applied }))
+	d.gauge("concord_apply_longest", "The longest, in ms, that the log waited for a batch.", f.applying.longest.Load)
 	d.gauge("concord_lease_clock", "The lease clock, in ms, at the last entry.", func() int64 { return f.applied.Load().ClockMs })
 	d.gauge("concord_replica_leader", "1 on the leader.", func() int64 {
 		if f.leader.Load().GetIsLeader() {

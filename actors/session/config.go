@@ -60,6 +60,9 @@ type Facts struct {
 	Endpoints      []string
 	Version        string
 	UptimeMs       int64
+	// ApplyLongestMs is the longest that the log has waited for apply, ApplyRecentMs in
+	// about the last minute.
+	ApplyLongestMs, ApplyRecentMs int64
 	// LeaderSilentMs is how long ago the node last heard of a leader; 0 on the leader.
 	LeaderSilentMs int64
 	Watches        uint64

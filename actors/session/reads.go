@@ -215,6 +215,7 @@ func (c *core) addFacts(s *messages.StatusReply) {
 	s.ReplicaId, s.LeaderId, s.RaftTerm = f.ReplicaID, f.LeaderID, f.RaftTerm
 	s.Version, s.UptimeMs, s.LeaderSilentMs = f.Version, f.UptimeMs, f.LeaderSilentMs
 	s.Watchers = f.Watches
+	s.ApplyLongestMs, s.ApplyLongestRecentMs = f.ApplyLongestMs, f.ApplyRecentMs
 	s.Clients = uint64(c.admission.connections.Load())
 }
 

@@ -42,6 +42,7 @@ func (a *app) statusCommand() *cobra.Command {
 				"digest": strconv.FormatUint(r.Digest, 16), "apply_version": r.ApplyVersion, "apply_version_max": r.ApplyVersionMax,
 				"uptime_ms":        r.UptimeMs,
 				"leader_silent_ms": r.LeaderSilentMs,
+				"apply_longest_ms": r.ApplyLongestMs, "apply_longest_recent_ms": r.ApplyLongestRecentMs,
 			}
 			if r.HeldRevision != nil {
 				o["held_revision"] = r.GetHeldRevision()
@@ -64,6 +65,7 @@ func (a *app) printStatus(r *messages.StatusReply) {
 	}
 	a.printf("holds      %d keys, %d leases, %d sessions, %d of %d bytes\n", r.Keys, r.Leases, r.Sessions, r.LogicalBytes, r.QuotaBytes)
 	a.printf("serves     %d clients, %d watchers\n", r.Clients, r.Watchers)
+	a.printf("apply      the log waited %d ms at most, %d ms of late\n", r.ApplyLongestMs, r.ApplyLongestRecentMs)
 	a.printf("clock      %s, epoch %d\n", remaining(r.ClockMs), r.ClockEpoch)
 	a.printf("digest     %016x\n", r.Digest)
 	a.printf("version    %s, apply version %d of %d, up %v\n", r.Version, r.ApplyVersion, r.ApplyVersionMax, (time.Duration(r.UptimeMs) * time.Millisecond).Truncate(time.Second))
