@@ -182,7 +182,7 @@ func (c *core) barrierDone(attempt uint64, err error) {
 // pack fills entries while there is room for one in flight: this node's own
 // commands first, then those that come again, then clients'.
 func (c *core) pack() {
-	for c.leads && c.clock.owned && c.inFlight() < c.limits.EntriesInFlight {
+	for c.leads && c.clock.owned && c.mayPack() {
 		f := &flight{}
 		c.packer.begin(c.clock.epoch, c.clock.replicaID, c.clock.nonce)
 		// One reading for the entry: it is later than the receipt of each command.
@@ -196,6 +196,24 @@ func (c *core) pack() {
 		}
 		c.send(f, now)
 	}
+}
+
+// heldMsMax is how long an entry in flight may hold back others that are not full.
+const heldMsMax = 250
+
+// mayPack says whether another entry may go out. While one is in flight clients'
+// commands wait for it, unless they are many: two small entries cost twice what one of
+// both costs, in syncs, messages and wake-ups of every node.
+func (c *core) mayPack() bool {
+	n := c.inFlight()
+	switch {
+	case n == 0:
+		return true
+	case n >= c.limits.EntriesInFlight:
+		return false
+	}
+	return c.internal.len() > 0 || c.now()-c.flights[len(c.flights)-1].sentMs >= heldMsMax || 2*(c.waiting.len()+c.again.len()) >= c.limits.EntryCommandsMax ||
+		2*(c.waiting.bytes+c.again.bytes) >= c.limits.EntryBytesMax
 }
 
 func (c *core) fill(f *flight, q *queue, stampMs int64) {

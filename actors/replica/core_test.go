@@ -228,6 +228,43 @@ func TestGroupCommit(t *testing.T) {
 	}
 }
 
+// TestSmallEntriesWait: while an entry is in flight few commands wait for it, unless it
+// takes long or they are the node's own; half an entry of them do not.
+func TestSmallEntriesWait(t *testing.T) {
+	r := newRig(t, Limits{EntryCommandsMax: 4})
+	r.lead()
+	r.put(1, "a")
+	r.run()
+	r.put(2, "b")
+	r.run()
+	if len(r.sent) != 1 {
+		t.Fatalf("in flight: %v", r.sent)
+	}
+	r.put(3, "c")
+	r.run()
+	if len(r.sent) != 2 || r.sent[1].keys() != "b c" {
+		t.Fatalf("half an entry waits; in flight: %v", r.sent)
+	}
+	r.commit(r.take(), nil)
+	r.put(4, "d")
+	r.run()
+	if len(r.sent) != 1 {
+		t.Fatalf("in flight: %v", r.sent)
+	}
+	r.nowMs += heldMsMax
+	r.core.tick()
+	r.run()
+	if len(r.sent) != 2 || r.sent[1].keys() != "d" {
+		t.Fatalf("the first takes long; in flight: %v", r.sent)
+	}
+	r.commit(r.take(), nil)
+	r.core.propose("expiry", &messages.Propose{RequestId: 90, Commands: []*messages.Command{tickCommand()}})
+	r.run()
+	if len(r.sent) != 2 || r.sent[1].keys() != "tick" {
+		t.Fatalf("the node's own command waits; in flight: %v", r.sent)
+	}
+}
+
 func TestEntryEndsAtItsBytes(t *testing.T) {
 	r := newRig(t, Limits{EntryBytesMax: 100, EntriesInFlight: 8})
 	r.lead()
@@ -235,8 +272,10 @@ func TestEntryEndsAtItsBytes(t *testing.T) {
 	r.put(1, "a", "b", big, "c")
 	r.run()
 	var got []string
-	for _, e := range r.sent {
+	for len(r.sent) > 0 {
+		e := r.take()
 		got = append(got, e.keys())
+		r.commit(e, nil)
 	}
 	if want := "a b|" + big + "|c"; strings.Join(got, "|") != want {
 		t.Errorf("entries %q", got)
@@ -262,6 +301,7 @@ func TestStampsStartAtTheClaimAndFollowTheMonotonicClock(t *testing.T) {
 	r.nowMs = 1_500
 	r.answerClaim(5, 50_000)
 	e := r.take()
+	r.commit(e, nil)
 	if e.keys() != "early" || e.msg.GetEpoch() != 5 || e.msg.GetNonce() != 101 || e.msg.GetCommands()[0].GetStampMs() != 50_000 {
 		t.Fatalf("first entry %v", e.msg)
 	}

@@ -18,8 +18,8 @@ type Limits struct {
 	InternalCommandsMax int
 	// BarriersMax bounds the reads that wait for a barrier. Default: 65,536.
 	BarriersMax int
-	// EntriesInFlight is how many entries may be on their way at once. More only
-	// makes each entry smaller. Default: 2; at most 64.
+	// EntriesInFlight is how many entries may be on their way at once; more than one
+	// only while half an entry of commands waits. Default: 2; at most 64.
 	EntriesInFlight int
 	// EntryCommandsMax and EntryBytesMax end an entry; a single larger command
 	// travels alone. Defaults and upper bounds: messages.EntryCommandsMax and
