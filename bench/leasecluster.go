@@ -44,7 +44,7 @@ func StartProcessCluster(ctx context.Context, bin, dir string, n int) (*ProcessC
 	done := make(chan started, n)
 	for i := range n {
 		go func() {
-			p, err := startProcessAt(ctx, bin, dir, listen[i], append([]string{"--replica-id", fmt.Sprint(i + 1)}, members...)...)
+			p, err := startProcessAt(ctx, bin, dir, listen[i], append([]string{"--replica-id", fmt.Sprint(i + 1), "--watches-max", "1000000", "--watches-per-client", "1000000"}, members...)...)
 			done <- started{i, p, err}
 		}()
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,15 +19,17 @@ import (
 // keepProcesses is how many client processes share the leases of lease-keepalive.
 const keepProcesses = 10
 
-// keepalive runs ten processes that renew as fast as they can, kills the leader half-way,
-// and counts what they lost.
-func (l *leases) keepalive(ctx context.Context) (Measure, error) {
+// keepalive runs ten processes that renew as fast as they can, kills the leader after two
+// thirds of the time if that is asked for, and counts what they lost.
+func (l *leases) keepalive(ctx context.Context, kill bool) (Measure, error) {
 	type result struct {
 		m   Measure
 		err error
 	}
 	total := l.Warmup + l.Duration
+	before := l.cluster.usage()
 	results := make(chan result, keepProcesses)
+	profiled := l.profile(ctx, "lease-keepalive", l.n, l.cluster.Nodes)
 	for range keepProcesses {
 		go func() {
 			cmd := exec.CommandContext(ctx, l.Binary, "bench", "-o", "json", "--endpoint", strings.Join(l.cluster.Endpoints, ","),
@@ -48,7 +49,7 @@ func (l *leases) keepalive(ctx context.Context) (Measure, error) {
 		}()
 	}
 	killed := 0.0
-	if len(l.cluster.Nodes) > 0 && l.Rate == 0 {
+	if len(l.cluster.Nodes) > 0 && kill {
 		sleepUntil(ctx, time.Now().Add(total*2/3))
 		if i, _, err := l.leader(ctx); err == nil {
 			l.cluster.Kill(i)
@@ -76,84 +77,10 @@ func (l *leases) keepalive(ctx context.Context) (Measure, error) {
 			all.FirstError = r.m.FirstError
 		}
 	}
-	return all, nil
-}
-
-// renew is one process of lease-keepalive: every lease has one keep-alive outstanding.
-func (s *Suite) renew(ctx context.Context, n int) (Measure, error) {
-	c, err := client.New(client.Config{Endpoints: s.Endpoints, Name: "bench", Timeout: 10 * time.Second})
-	if err != nil {
-		return Measure{}, err
+	if used := l.cluster.usage().CPU - before.CPU; all.Done > 0 && killed == 0 {
+		all.NodeCPUUs = float64(used.Microseconds()) / float64(all.Done) * l.Duration.Seconds() / total.Seconds()
 	}
-	defer c.Close()
-	l := leases{Suite: s, target: &Target{clients: []*client.Client{c}}}
-	const ttl = 15 * time.Second
-	ids := make([]uint64, n)
-	if err := l.each(ctx, n, func(ctx context.Context, i int) error {
-		g, err := c.Grant(ctx, ttl, client.GrantOptions{})
-		ids[i] = g.LeaseID
-		return err
-	}); err != nil {
-		return Measure{}, err
-	}
-	begin := time.Now()
-	counted, end := begin.Add(s.Warmup), begin.Add(s.Warmup+s.Duration)
-	var (
-		mu     sync.Mutex
-		hist   = newHist()
-		lost   = map[uint64]bool{}
-		again  int64
-		second [1 << 12]int64
-		first  string
-		group  sync.WaitGroup
-	)
-	group.Add(n)
-	var send func(i int)
-	send = func(i int) {
-		start := time.Now()
-		op := &messages.Operation{Operation: &messages.Operation_Write{Write: &messages.Write{
-			Op: &messages.Write_KeepAliveLease{KeepAliveLease: &messages.KeepAliveLease{LeaseId: ids[i]}},
-		}}}
-		err := c.Start(op, 5*time.Second, func(_ *messages.Reply, err error) {
-			now := time.Now()
-			mu.Lock()
-			switch {
-			case err == nil && start.After(counted):
-				_ = hist.RecordValue(min(max(now.Sub(start).Microseconds(), latencyMinUs), latencyMaxUs))
-				second[min(int(now.Sub(counted)/time.Second), len(second)-1)]++
-			case messages.CodeOf(err) == messages.Code_CODE_LEASE_NOT_FOUND:
-				lost[ids[i]] = true
-			case err != nil:
-				if again++; first == "" {
-					first = err.Error()
-				}
-			}
-			mu.Unlock()
-			if now.Before(end) && ctx.Err() == nil {
-				go send(i)
-				return
-			}
-			group.Done()
-		})
-		if err != nil { // one too many at a time
-			mu.Lock()
-			again++
-			mu.Unlock()
-			time.AfterFunc(10*time.Millisecond, func() { send(i) })
-		}
-	}
-	for i := range n {
-		send(i)
-	}
-	group.Wait()
-	m := measureOf(hist, s.Duration)
-	best := int64(0)
-	for _, v := range second {
-		best = max(best, v)
-	}
-	m.Workload, m.Clients, m.Failed, m.FirstError = "lease-renew", n, int64(len(lost)), first
-	m.Detail = map[string]float64{"leases_lost": float64(len(lost)), "sent_again": float64(again), "best_second": float64(best)}
-	return m, nil
+	return all, profiled()
 }
 
 // kept has one client keep n sessions for the duration, as the SDK does, and counts what

@@ -26,7 +26,8 @@ type Suite struct {
 	Warmup    time.Duration
 	Duration  time.Duration
 	Rate      float64
-	// Nodes is how many nodes are started; 0 is one. The raw log has one in any case.
+	// Nodes is how many nodes are started; 0 is one, and three for workloads of leases. The
+	// raw log has one in any case.
 	Nodes int
 	// Profiles is a folder for profiles of the nodes; "" takes none.
 	Profiles string
@@ -50,7 +51,7 @@ type Suite struct {
 // has that many watchers of keys that nobody writes, and its operations are puts.
 // watch-replay has that many watchers read a long log.
 var Workloads = []string{"raw", "put", "get", "get-stale", "list", "txn", "mixed", "keepalive", "watch", "watch-stalled", "watch-idle", "watch-replay",
-	"lease-storm", "lease-revoke", "lease-lateness", "lease-keepalive", "lease-renew", "lease-kept", "lock", "lock-handover"}
+	"lease-storm", "lease-revoke", "lease-lateness", "lease-keepalive", "lease-keepalive-kill", "lease-renew", "lease-kept", "lock", "lock-handover"}
 
 // manyProcesses are the workloads that several processes may drive: their clients know
 // nothing of each other.

@@ -34,8 +34,8 @@ func (a *app) benchCommand() *cobra.Command {
 			switch {
 			case s.Keys.Count < 1 || s.Keys.ValueBytes < 0:
 				return messages.InvalidField("keys", "must be at least 1, values at least 0 bytes")
-			case s.Nodes < 1 || s.Nodes > 9:
-				return messages.InvalidField("nodes", "%d is not in 1 to 9", s.Nodes)
+			case s.Nodes < 0 || s.Nodes > 9:
+				return messages.InvalidField("nodes", "%d is not in 0 to 9", s.Nodes)
 			case repeats < 1 || repeats > 1000:
 				return messages.InvalidField("repeats", "%d is not in 1 to 1000", repeats)
 			case s.Processes < 1 || s.Processes > 100:
@@ -89,7 +89,7 @@ func (a *app) benchCommand() *cobra.Command {
 	f.BoolVar(&markdown, "markdown", false, "a Markdown table also with -o json")
 	f.StringSliceVar(&s.Workloads, "workloads", []string{"raw", "put", "get"}, strings.Join(bench.Workloads, ", "))
 	f.IntSliceVar(&s.Clients, "clients", []int{1, 64, 1000}, "clients, each with one operation outstanding, over at most 100 connections")
-	f.IntVar(&s.Nodes, "nodes", 1, "how many nodes are started")
+	f.IntVar(&s.Nodes, "nodes", 0, "how many nodes are started; 0 is one, and three for workloads of leases")
 	f.IntVar(&repeats, "repeats", 1, "runs of everything; the table has the median of each point")
 	f.StringVar(&base, "base", "", "another concord binary, measured in turn with this one; prints the ratios")
 	f.StringVar(&s.Profiles, "profiles", "", "folder for CPU, heap, mutex and block profiles of each node under each workload")
