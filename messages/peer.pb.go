@@ -272,7 +272,9 @@ type MemberAddress struct {
 	Client    string                 `protobuf:"bytes,4,opt,name=client,proto3" json:"client,omitempty"`
 	// When the replica started, on its own wall clock: of two addresses of a replica
 	// the later one counts.
-	SinceUnixMs   int64 `protobuf:"varint,5,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	SinceUnixMs int64 `protobuf:"varint,5,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	// URL of its endpoint for clients of etcd; empty without one.
+	Etcd          string `protobuf:"bytes,6,opt,name=etcd,proto3" json:"etcd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -340,6 +342,13 @@ func (x *MemberAddress) GetSinceUnixMs() int64 {
 		return x.SinceUnixMs
 	}
 	return 0
+}
+
+func (x *MemberAddress) GetEtcd() string {
+	if x != nil {
+		return x.Etcd
+	}
+	return ""
 }
 
 // follower -> leader: propose these commands, in order. Answered by ForwardReply,
@@ -627,14 +636,15 @@ const file_concord_v1_peer_proto_rawDesc = "" +
 	"\vincarnation\x18\x05 \x01(\x04R\vincarnation\x12\x18\n" +
 	"\aversion\x18\x06 \x01(\tR\aversion\x12*\n" +
 	"\x11apply_version_max\x18\a \x01(\rR\x0fapplyVersionMax\x12/\n" +
-	"\x05known\x18\b \x03(\v2\x19.concord.v1.MemberAddressR\x05known\"\x92\x01\n" +
+	"\x05known\x18\b \x03(\v2\x19.concord.v1.MemberAddressR\x05known\"\xa6\x01\n" +
 	"\rMemberAddress\x12\x1d\n" +
 	"\n" +
 	"replica_id\x18\x01 \x01(\x04R\treplicaId\x12\x12\n" +
 	"\x04raft\x18\x02 \x01(\tR\x04raft\x12\x12\n" +
 	"\x04peer\x18\x03 \x01(\tR\x04peer\x12\x16\n" +
 	"\x06client\x18\x04 \x01(\tR\x06client\x12\"\n" +
-	"\rsince_unix_ms\x18\x05 \x01(\x03R\vsinceUnixMs\"t\n" +
+	"\rsince_unix_ms\x18\x05 \x01(\x03R\vsinceUnixMs\x12\x12\n" +
+	"\x04etcd\x18\x06 \x01(\tR\x04etcd\"t\n" +
 	"\x0eForwardRequest\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x1d\n" +
 	"\n" +

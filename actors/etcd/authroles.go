@@ -60,6 +60,9 @@ func (s *authServer) RoleGet(ctx context.Context, r *pb.AuthRoleGetRequest) (*pb
 
 // RoleList names the roles.
 func (s *authServer) RoleList(ctx context.Context, _ *pb.AuthRoleListRequest) (*pb.AuthRoleListResponse, error) {
+	if err := s.mayAdminister(ctx); err != nil {
+		return nil, toStatus(err)
+	}
 	resp := &pb.AuthRoleListResponse{}
 	for after, more := "", true; more; {
 		q, err := s.sessions.query(ctx, &messages.Query{Query: &messages.Query_RoleList{RoleList: &messages.RoleListRequest{AfterName: after}}})
@@ -79,6 +82,9 @@ func (s *authServer) RoleList(ctx context.Context, _ *pb.AuthRoleListRequest) (*
 // RoleDelete deletes a role, and takes it from every user.
 func (s *authServer) RoleDelete(ctx context.Context, r *pb.AuthRoleDeleteRequest) (*pb.AuthRoleDeleteResponse, error) {
 	if r.Role == rootRole {
+		if err := s.mayAdminister(ctx); err != nil {
+			return nil, toStatus(err)
+		}
 		return nil, rpctypes.ErrGRPCInvalidAuthMgmt
 	}
 	h, err := s.change(ctx, &messages.ChangeAuth{Change: &messages.ChangeAuth_DeleteRole{DeleteRole: &messages.DeleteRole{Name: r.Role}}})
@@ -95,8 +101,8 @@ func (s *authServer) RoleGrantPermission(ctx context.Context, r *pb.AuthRoleGran
 		return nil, rpctypes.ErrGRPCPermissionNotGiven
 	}
 	sel, empty := grantSelector(r.Perm.Key, r.Perm.RangeEnd)
-	if empty {
-		return nil, rpctypes.ErrGRPCPermissionNotGiven
+	if empty || len(r.Perm.Key) == 0 {
+		return nil, rpctypes.ErrGRPCInvalidAuthMgmt
 	}
 	read, write := r.Perm.PermType != authpb.Permission_WRITE, r.Perm.PermType != authpb.Permission_READ
 	h, err := s.change(ctx, &messages.ChangeAuth{Change: &messages.ChangeAuth_GrantRights{GrantRights: &messages.GrantRights{
@@ -116,7 +122,7 @@ func (s *authServer) RoleGrantPermission(ctx context.Context, r *pb.AuthRoleGran
 
 // grantSelector is selectorOf for permissions: every key has one form only.
 func grantSelector(key, end []byte) (*messages.Selector, bool) {
-	if everything(end) && (len(key) == 0 || bytes.Equal(key, []byte{0})) {
+	if everything(end) && bytes.Equal(key, []byte{0}) {
 		return &messages.Selector{By: &messages.Selector_Prefix{}}, false
 	}
 	return selectorOf(key, end)

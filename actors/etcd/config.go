@@ -44,9 +44,12 @@ type Config struct {
 	HashPassword func(password string) (string, error)
 	// Facts is called for every answer and must be cheap.
 	Facts func() Facts
-	// Endpoints returns where the members' etcd endpoints are, by replica id, as far as
-	// is known; nil: only this one's.
-	Endpoints func() map[uint64]string
+	// URL is where clients are told that this endpoint is; those of other members are learnt
+	// from the members.
+	URL string
+	// TokenTTL is how long a token is good for that Authenticate hands out. 0: as long as the
+	// node likes.
+	TokenTTL time.Duration
 	// TLS is the listener's; nil for plain text.
 	TLS *tls.Config
 	// Connections is how many connections to sessions the calls of a client share. Default: 4.

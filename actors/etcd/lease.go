@@ -143,7 +143,7 @@ func (s *leaseServer) LeaseKeepAlive(stream grpc.BidiStreamingServer[pb.LeaseKee
 			return toStatus(ctx.Err())
 		}
 		if a.err != nil {
-			return toStatus(a.err)
+			return toStatus(clientOf(ctx).refusal(a.err))
 		}
 		if err := stream.Send(&pb.LeaseKeepAliveResponse{Header: s.header(a.revision), ID: one.id, TTL: a.ttl}); err != nil {
 			return err

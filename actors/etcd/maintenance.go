@@ -69,6 +69,11 @@ func alarmsOf(member uint64, st *messages.StatusReply) []*pb.AlarmMember {
 // Alarm tells the alarms. They follow from the state: one that is deactivated while its
 // reason lasts stays, and none can be raised by hand.
 func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
+	if r.Action != pb.AlarmRequest_GET {
+		if err := s.mayAdminister(ctx); err != nil {
+			return nil, toStatus(err)
+		}
+	}
 	q, err := s.status(ctx)
 	if err != nil {
 		return nil, toStatus(err)
@@ -91,13 +96,19 @@ func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.
 
 // Defragment does nothing: memory is reused as it becomes free, and snapshots on disk
 // hold no holes.
-func (s *maintenanceServer) Defragment(context.Context, *pb.DefragmentRequest) (*pb.DefragmentResponse, error) {
+func (s *maintenanceServer) Defragment(ctx context.Context, _ *pb.DefragmentRequest) (*pb.DefragmentResponse, error) {
+	if err := s.mayAdminister(ctx); err != nil {
+		return nil, toStatus(err)
+	}
 	s.cfg.Logger.Info("etcd endpoint: there is nothing to defragment")
 	return &pb.DefragmentResponse{Header: s.bareHeader()}, nil
 }
 
 // Hash returns a checksum of the state of this node, all of it, as of what it has applied.
 func (s *maintenanceServer) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.HashResponse, error) {
+	if err := s.mayAdminister(ctx); err != nil {
+		return nil, toStatus(err)
+	}
 	q, err := s.status(ctx)
 	if err != nil {
 		return nil, toStatus(err)
@@ -109,6 +120,9 @@ func (s *maintenanceServer) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.Ha
 // HashKV returns a checksum of the keys as they were at a revision, 0 for the latest. It
 // reads this node's own copy: members that hold the same answer the same.
 func (s *maintenanceServer) HashKV(ctx context.Context, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
+	if err := s.mayAdminister(ctx); err != nil {
+		return nil, toStatus(err)
+	}
 	q, err := s.status(ctx)
 	if err != nil {
 		return nil, toStatus(err)
@@ -166,6 +180,9 @@ func (s *Server) hashKeys(ctx context.Context, at uint64, to io.Writer) error {
 
 // MoveLeader hands the lead over; only the leader takes the request.
 func (s *maintenanceServer) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {
+	if err := s.mayAdminister(ctx); err != nil {
+		return nil, toStatus(err)
+	}
 	f := s.cfg.Facts()
 	if f.LeaderID != f.ReplicaID {
 		return nil, rpctypes.ErrGRPCNotLeader
@@ -182,6 +199,9 @@ func (s *maintenanceServer) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequ
 }
 
 // Downgrade is not possible: nodes have no older format of etcd's to go back to.
-func (s *maintenanceServer) Downgrade(context.Context, *pb.DowngradeRequest) (*pb.DowngradeResponse, error) {
+func (s *maintenanceServer) Downgrade(ctx context.Context, _ *pb.DowngradeRequest) (*pb.DowngradeResponse, error) {
+	if err := s.mayAdminister(ctx); err != nil {
+		return nil, toStatus(err)
+	}
 	return nil, status.Error(codes.Unimplemented, "etcdserver: this is not a version of etcd that could be downgraded")
 }

@@ -43,10 +43,7 @@ func (s *Server) operate(ctx context.Context, r *messages.AdminRequest) (*messag
 }
 
 func (s *Server) memberList(m *messages.MembersReply) []*pb.Member {
-	var endpoints map[uint64]string
-	if s.cfg.Endpoints != nil {
-		endpoints = s.cfg.Endpoints()
-	}
+	self := s.cfg.Facts().ReplicaID
 	list := make([]*pb.Member, len(m.GetMembers()))
 	for i, x := range m.GetMembers() {
 		one := &pb.Member{ID: x.ReplicaId, Name: fmt.Sprintf("replica-%d", x.ReplicaId), IsLearner: !x.Voting}
@@ -55,25 +52,25 @@ func (s *Server) memberList(m *messages.MembersReply) []*pb.Member {
 				one.PeerURLs = append(one.PeerURLs, "http://"+a)
 			}
 		}
-		if e := endpoints[x.ReplicaId]; e != "" {
-			one.ClientURLs = []string{s.scheme() + e}
+		at := x.GetAddress().GetEtcd()
+		if x.ReplicaId == self {
+			at = s.cfg.URL // a node alone tells itself nothing
+		}
+		if at != "" {
+			one.ClientURLs = []string{at}
 		}
 		list[i] = one
 	}
 	return list
 }
 
-func (s *Server) scheme() string {
-	if s.cfg.TLS != nil {
-		return "https://"
-	}
-	return "http://"
-}
-
 // MemberAdd adds a member. Its URLs are where it will listen for Raft, for peers, and for
 // clients of ours, in this order; the last may be missing. Its process is started
 // afterwards, with the id that is answered.
 func (s *clusterServer) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
+	if err := s.mayAdminister(ctx); err != nil {
+		return nil, toStatus(err)
+	}
 	if len(r.PeerURLs) < 2 || len(r.PeerURLs) > 3 {
 		return nil, status.Error(codes.InvalidArgument, rpctypes.ErrGRPCMemberBadURLs.Error()+
 			": a member needs the URLs of its addresses for Raft, for peers and, if it has one, for clients, in this order")
@@ -118,7 +115,7 @@ func (s *clusterServer) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (
 
 // MemberRemove removes a member for good.
 func (s *clusterServer) MemberRemove(ctx context.Context, r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {
-	if _, err := s.member(ctx, r.ID); err != nil {
+	if _, err := s.memberToChange(ctx, r.ID); err != nil {
 		return nil, toStatus(err)
 	}
 	m, err := s.operate(ctx, &messages.AdminRequest{Request: &messages.AdminRequest_RemoveMember{RemoveMember: &messages.RemoveMemberRequest{ReplicaId: r.ID}}})
@@ -142,9 +139,17 @@ func (s *Server) member(ctx context.Context, id uint64) (*messages.Member, error
 	return nil, rpctypes.ErrGRPCMemberNotFound
 }
 
+// memberToChange is member for who may change it.
+func (s *Server) memberToChange(ctx context.Context, id uint64) (*messages.Member, error) {
+	if err := s.mayAdminister(ctx); err != nil {
+		return nil, err
+	}
+	return s.member(ctx, id)
+}
+
 // MemberPromote gives a learner a vote, once it has caught up.
 func (s *clusterServer) MemberPromote(ctx context.Context, r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
-	switch x, err := s.member(ctx, r.ID); {
+	switch x, err := s.memberToChange(ctx, r.ID); {
 	case err != nil:
 		return nil, toStatus(err)
 	case x.Voting:
@@ -152,7 +157,8 @@ func (s *clusterServer) MemberPromote(ctx context.Context, r *pb.MemberPromoteRe
 	}
 	m, err := s.operate(ctx, &messages.AdminRequest{Request: &messages.AdminRequest_PromoteMember{PromoteMember: &messages.PromoteMemberRequest{ReplicaId: r.ID}}})
 	if err != nil {
-		if refused(err, messages.Code_CODE_NOT_READY) {
+		if refused(err, messages.Code_CODE_NOT_READY) || refused(err, messages.Code_CODE_INVALID_ARGUMENT) {
+			// It is a learner, as was seen above: what is wrong is that it is behind or not heard.
 			return nil, rpctypes.ErrGRPCLearnerNotReady
 		}
 		return nil, memberStatus(err)
@@ -163,7 +169,7 @@ func (s *clusterServer) MemberPromote(ctx context.Context, r *pb.MemberPromoteRe
 // MemberUpdate is accepted when it says what is so already: members tell each other their
 // addresses themselves, and that for Raft cannot change.
 func (s *clusterServer) MemberUpdate(ctx context.Context, r *pb.MemberUpdateRequest) (*pb.MemberUpdateResponse, error) {
-	x, err := s.member(ctx, r.ID)
+	x, err := s.memberToChange(ctx, r.ID)
 	if err != nil {
 		return nil, toStatus(err)
 	}

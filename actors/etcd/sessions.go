@@ -118,12 +118,16 @@ func credentialsOf(who Client) *messages.Credentials {
 }
 
 // refusal says in etcd's words that a session does not know who somebody is: a client with
-// a token gets another one, one without is told that it needs a name.
+// a token gets another one, one whose certificate names no user may nothing, one without
+// either is told that it needs a name.
 func (c Client) refusal(err error) error {
-	if c == (Client{}) && refused(err, messages.Code_CODE_UNAUTHENTICATED) {
-		return rpctypes.ErrGRPCUserEmpty
+	switch {
+	case c.Token != "" || !refused(err, messages.Code_CODE_UNAUTHENTICATED):
+		return err
+	case c.Certificate != "":
+		return rpctypes.ErrGRPCPermissionDenied
 	}
-	return err
+	return rpctypes.ErrGRPCUserEmpty
 }
 
 func (s *sessions) close() {

@@ -25,7 +25,7 @@ const (
 func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, stream grpc.ServerStreamingServer[pb.SnapshotResponse]) error {
 	e := &envelope{stream: stream, sum: sha256.New()}
 	if err := s.backup(stream.Context(), e); err != nil {
-		return toStatus(err)
+		return toStatus(clientOf(stream.Context()).refusal(err))
 	}
 	tail := envelopeBlock - int(e.sent%envelopeBlock)
 	if tail < envelopeLength {

@@ -111,9 +111,7 @@ func (s *Server) txnOf(ctx context.Context, r *pb.TxnRequest, fresh bool) (*mess
 		if err != nil {
 			return nil, err
 		}
-		if one != nil {
-			t.Compares = append(t.Compares, one)
-		}
+		t.Compares = append(t.Compares, one)
 	}
 	if len(t.Compares) > messages.TxnComparesMax || len(r.Success) > messages.TxnOperationsMax || len(r.Failure) > messages.TxnOperationsMax {
 		return nil, rpctypes.ErrGRPCTooManyOps

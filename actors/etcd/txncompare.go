@@ -18,12 +18,10 @@ var operators = map[pb.Compare_CompareResult]messages.CompareOperator{
 	pb.Compare_LESS:      messages.CompareOperator_COMPARE_OPERATOR_LESS,
 }
 
-// compareOf returns a compare as our sessions know it; nil for one that always holds.
+// compareOf returns a compare as our sessions know it. One that always holds is asked
+// too: whether the client may read its keys is checked with it.
 func (s *Server) compareOf(ctx context.Context, c *pb.Compare, fresh bool) (*messages.Compare, error) {
 	op, known := operators[c.Result]
-	if !known {
-		return nil, nil // as etcd: no operator that it knows fails
-	}
 	out := &messages.Compare{Operator: op}
 	sel, empty := selectorOf(c.Key, c.RangeEnd)
 	switch by := sel.By.(type) {
@@ -36,6 +34,9 @@ func (s *Server) compareOf(ctx context.Context, c *pb.Compare, fresh bool) (*mes
 			out.Range = &messages.KeyRange{Start: c.Key, End: append(bytes.Clone(c.Key), 0)}
 			return s.constant(out, compareOne(c, nil)), nil
 		}
+	}
+	if !known {
+		return s.constant(out, true), nil // as etcd: no operator that it knows fails
 	}
 	switch c.Target {
 	case pb.Compare_VERSION:
@@ -59,10 +60,14 @@ func (s *Server) compareOf(ctx context.Context, c *pb.Compare, fresh bool) (*mes
 	return out, nil
 }
 
-// constant returns a compare that always, or never, holds: nil, or one that no key meets.
+// constant returns a compare that always, or never, holds: one that every key meets, an
+// absent one too, or none.
 func (s *Server) constant(c *messages.Compare, holds bool) *messages.Compare {
+	c.Ordered = false
 	if holds {
-		return nil
+		c.Operator = messages.CompareOperator_COMPARE_OPERATOR_GREATER_OR_EQUAL
+		c.Target = &messages.Compare_Version{}
+		return c
 	}
 	c.Operator = messages.CompareOperator_COMPARE_OPERATOR_LESS
 	c.Target = &messages.Compare_Version{}

@@ -5,6 +5,9 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/concord-kv/concord/messages"
 )
@@ -153,10 +156,22 @@ func (ws *watchStream) ended(w *watcher, e *messages.WatchEnd) {
 	case messages.Code_CODE_SLOW_CONSUMER:
 		w.part = nil
 		go ws.resume(ws.ctx, w, &messages.Position{Revision: w.at, OpIndex: messages.PositionOpIndexEnd})
+	case messages.Code_CODE_PERMISSION_DENIED:
+		// Its rights are gone; the stream's other watches go on.
+		ws.removeLocked(w)
+		ws.push(outgoing{response: &pb.WatchResponse{
+			Header: ws.server.header(ws.server.cfg.Facts().Revision), WatchId: w.id, Canceled: true, CancelReason: rpctypes.ErrGRPCPermissionDenied.Error(),
+		}})
+	case messages.Code_CODE_UNAUTHENTICATED:
+		ws.fail(errStreamToken)
 	default:
 		ws.fail(messages.ErrorFrom(reason))
 	}
 }
+
+// errStreamToken ends a stream whose token is not good any more. To "invalid auth token"
+// etcd's clients would give up; after this they get themselves another token and resume.
+var errStreamToken = status.Error(codes.Unavailable, "etcdserver: the token of this stream is not valid any more")
 
 // resume goes on with a watch after what the client was sent.
 func (ws *watchStream) resume(ctx context.Context, w *watcher, after *messages.Position) {

@@ -3,7 +3,7 @@ package node
 import (
 	"context"
 	"crypto/tls"
-	"maps"
+	"net"
 	"time"
 
 	"github.com/concord-kv/concord/actors/etcd"
@@ -21,9 +21,13 @@ type Etcd struct {
 	// ProgressInterval is how often an idle watch that asked for it is told how far it has
 	// come. Default: 10 minutes.
 	ProgressInterval time.Duration
-	// Endpoints are the etcd endpoints of the members, by replica id, told to clients.
-	// Default: this node's.
-	Endpoints map[uint64]string
+	// Advertise is the address told to clients, "host:port", when they see it under another
+	// one. Default: Address, with the host of the node's address for clients or for Raft if
+	// Address has none.
+	Advertise string
+	// TokenTTL is how long a token is good for that a client gets for its password. Default:
+	// an hour; at least a second.
+	TokenTTL time.Duration
 }
 
 // EtcdAddr returns the address that clients of etcd dial; empty without one.
@@ -34,31 +38,61 @@ func (n *Node) EtcdAddr() string {
 	return n.etcd.Addr().String()
 }
 
-// openEtcd serves clients of etcd, if the configuration says so.
-func (n *Node) openEtcd() error {
+// listenEtcd listens for clients of etcd, if the configuration says so.
+func (n *Node) listenEtcd() (net.Listener, error) {
 	cfg := n.cfg.Etcd
-	if cfg == nil {
+	switch {
+	case cfg == nil:
+		return nil, nil
+	case cfg.Address == "":
+		return nil, messages.InvalidField("Etcd.Address", "an address is needed")
+	}
+	if ttl := cfg.TokenTTL.Milliseconds(); cfg.TokenTTL != 0 && (ttl < messages.TokenTTLMinMs || ttl > messages.TokenTTLMaxMs) {
+		return nil, messages.InvalidField("Etcd.TokenTTL", "%v is not within a second and 90 days", cfg.TokenTTL)
+	}
+	return listen(cfg.Address)
+}
+
+// etcdURL is what clients of etcd are told to dial; empty without a listener.
+func (n *Node) etcdURL(l net.Listener) string {
+	if l == nil {
+		return ""
+	}
+	scheme := "http://"
+	if n.cfg.Etcd.TLS != nil {
+		scheme = "https://"
+	}
+	if n.cfg.Etcd.Advertise != "" {
+		return scheme + n.cfg.Etcd.Advertise
+	}
+	at := l.Addr().String()
+	host, port, err := net.SplitHostPort(at)
+	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
+		return scheme + at
+	}
+	// It listens everywhere: where others find this node is known from its other addresses.
+	self := n.cfg.self("", n.cfg.ClientAddress, "")
+	for _, other := range []string{self.GetClient(), self.GetRaft()} {
+		host, _, err := net.SplitHostPort(other)
+		if ip := net.ParseIP(host); err == nil && host != "" && (ip == nil || !ip.IsUnspecified()) {
+			return scheme + net.JoinHostPort(host, port)
+		}
+	}
+	return scheme + at
+}
+
+// openEtcd serves clients of etcd, if the configuration says so.
+func (n *Node) openEtcd(listener net.Listener) (err error) {
+	if listener == nil {
 		return nil
 	}
-	listener, err := listen(cfg.Address)
-	if err != nil {
-		return err
-	}
-	if listener == nil {
-		return messages.InvalidField("Etcd.Address", "an address is needed")
-	}
-	endpoints := maps.Clone(cfg.Endpoints)
-	if endpoints == nil {
-		endpoints = map[uint64]string{}
-	}
-	if endpoints[n.cfg.ReplicaID] == "" {
-		endpoints[n.cfg.ReplicaID] = listener.Addr().String()
-	}
+	cfg := n.cfg.Etcd
+	own := n.etcdURL(listener)
 	n.etcd, err = etcd.Serve(listener, etcd.Config{
 		Dial:         n.dialForEtcd,
 		Now:          func() time.Duration { return time.Duration(n.cfg.Clock.MonotonicMs()) * time.Millisecond },
 		HashPassword: func(password string) (string, error) { return credential.HashPassword(password, 0) },
-		Facts:        n.etcdFacts, Endpoints: func() map[uint64]string { return endpoints },
+		Facts:        n.etcdFacts, URL: own, TokenTTL: cfg.TokenTTL,
 		TLS: cfg.TLS, ProgressInterval: cfg.ProgressInterval, Logger: n.cfg.Logger,
 	})
 	return err

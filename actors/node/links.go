@@ -49,14 +49,14 @@ func (c Config) peerListener() string {
 }
 
 // start links the node to the others. l is its listener, nil in a simulation, client where
-// clients connect.
-func (k *links) start(cfg Config, l net.Listener, client string, system *actor.ActorSystem, to *actor.PID) {
+// clients connect, etcd the URL for those of etcd.
+func (k *links) start(cfg Config, l net.Listener, client, etcd string, system *actor.ActorSystem, to *actor.PID) {
 	address := cfg.PeerListenAddress
 	if l != nil {
 		address = l.Addr().String()
 	}
 	k.mesh.Store(peers.Start(peers.Config{
-		Self: cfg.self(address, client), Listener: l, Transport: cfg.Seams.Peers, ServerTLS: cfg.PeerServerTLS, ClientTLS: cfg.PeerClientTLS,
+		Self: cfg.self(address, client, etcd), Listener: l, Transport: cfg.Seams.Peers, ServerTLS: cfg.PeerServerTLS, ClientTLS: cfg.PeerClientTLS,
 		Known: cfg.Members, Contacts: cfg.Contacts, Version: cfg.Version, ApplyVersion: cfg.Seams.ApplyVersion, Logger: cfg.Logger,
 		Identity: func() ([]byte, uint64) {
 			c := k.facts.cluster.Load()
@@ -134,15 +134,15 @@ func (k *links) addresses() map[uint64]*messages.MemberAddress {
 }
 
 // self is this node as the others reach it.
-func (c Config) self(peer, client string) *messages.MemberAddress {
+func (c Config) self(peer, client, etcd string) *messages.MemberAddress {
 	for _, m := range c.Members {
 		if m.GetReplicaId() == c.ReplicaID {
 			self := proto.CloneOf(m)
-			self.SinceUnixMs = c.Clock.WallMs()
+			self.SinceUnixMs, self.Etcd = c.Clock.WallMs(), etcd
 			return self
 		}
 	}
 	return &messages.MemberAddress{
-		ReplicaId: c.ReplicaID, Raft: c.RaftAddress, Peer: peer, Client: client, SinceUnixMs: c.Clock.WallMs(),
+		ReplicaId: c.ReplicaID, Raft: c.RaftAddress, Peer: peer, Client: client, Etcd: etcd, SinceUnixMs: c.Clock.WallMs(),
 	}
 }

@@ -56,6 +56,13 @@ func (n *Node) open() error {
 		closeListener(adminListener)
 		return err
 	}
+	etcdListener, err := n.listenEtcd()
+	if err != nil {
+		closeListener(clientListener)
+		closeListener(adminListener)
+		closeListener(peerListener)
+		return err
+	}
 	n.links = newLinks(n.facts)
 	initial, err := n.takeSeed()
 	if err == nil {
@@ -68,10 +75,11 @@ func (n *Node) open() error {
 		closeListener(clientListener)
 		closeListener(adminListener)
 		closeListener(peerListener)
+		closeListener(etcdListener)
 		return err
 	}
 	if cfg.PeerListenAddress != "" {
-		n.links.start(cfg, peerListener, n.Addr(), n.system, n.pids.replica)
+		n.links.start(cfg, peerListener, n.Addr(), n.etcdURL(etcdListener), n.system, n.pids.replica)
 		n.waits.Go(n.watchMembers)
 	}
 	n.dialer = transport.NewInProcess(n.gateway.Serve)
@@ -84,7 +92,7 @@ func (n *Node) open() error {
 		n.admin = startAdmin(adminListener, n.meter.registry, n.health, cfg.AdminPprof)
 	}
 	n.waits.Go(n.awaitReady)
-	if err := n.openEtcd(); err != nil {
+	if err := n.openEtcd(etcdListener); err != nil {
 		return err
 	}
 	return n.openActorListener()

@@ -56,7 +56,9 @@ func (d *directory) merge(known []*messages.MemberAddress) (changed bool) {
 // fuller breaks the tie of two addresses from configuration, so that all nodes end with
 // the same one.
 func fuller(old, m *messages.MemberAddress) bool {
-	text := func(a *messages.MemberAddress) string { return a.GetPeer() + " " + a.GetClient() + " " + a.GetRaft() }
+	text := func(a *messages.MemberAddress) string {
+		return a.GetPeer() + " " + a.GetClient() + " " + a.GetRaft() + " " + a.GetEtcd()
+	}
 	if len(text(old)) != len(text(m)) {
 		return len(text(m)) > len(text(old))
 	}

@@ -27,7 +27,7 @@ type serveFlags struct {
 	tlsOptional               bool
 
 	actors, actorCA, actorCert, actorKey string
-	etcd                                 string
+	etcd, etcdAdvertise                  string
 }
 
 func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
@@ -65,6 +65,7 @@ func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
 	f.StringVar(&s.actorCert, "actors-cert", "", "PEM file of this node's certificate there, which names its address")
 	f.StringVar(&s.actorKey, "actors-key", "", "PEM file of its key")
 	f.StringVar(&s.etcd, "etcd", "", "where clients of etcd connect, with the TLS of --tls-cert if that is on; usually on port 2379; default not at all")
+	f.StringVar(&s.etcdAdvertise, "etcd-advertise", "", "HOST:PORT that clients of etcd are told, if they see it at another address")
 	f.StringVar(&s.tlsPool, "tls-client-ca", "", "PEM file of the authority whose certificates clients must show")
 	f.BoolVar(&s.tlsOptional, "tls-client-optional", false, "clients may show none: with auth enabled they give a token or a password")
 }
@@ -98,11 +99,16 @@ func (s *serveFlags) apply(f *pflag.FlagSet, cfg *node.Config) (err error) {
 	if cfg.ClientTLS, err = s.clientTLS(); err != nil {
 		return err
 	}
+	if s.etcdAdvertise != "" {
+		if _, _, err := net.SplitHostPort(s.etcdAdvertise); err != nil || s.etcd == "" {
+			return messages.InvalidField("etcd-advertise", "%q is not HOST:PORT beside --etcd", s.etcdAdvertise)
+		}
+	}
 	if s.etcd != "" {
 		if _, _, err := net.SplitHostPort(s.etcd); err != nil {
 			return messages.InvalidField("etcd", "%q is not HOST:PORT", s.etcd)
 		}
-		cfg.Etcd = &node.Etcd{Address: s.etcd, TLS: cfg.ClientTLS}
+		cfg.Etcd = &node.Etcd{Address: s.etcd, Advertise: s.etcdAdvertise, TLS: cfg.ClientTLS}
 	}
 	cfg.Actors, err = s.actorListener()
 	return err

@@ -21,11 +21,11 @@ func startCluster(t testing.TB) []*node.Node {
 	t.Helper()
 	const n = 3
 	var members []*messages.MemberAddress
-	initial, endpoints := map[uint64]string{}, map[uint64]string{}
+	initial := map[uint64]string{}
 	for id := uint64(1); id <= n; id++ {
 		m := &messages.MemberAddress{ReplicaId: id, Raft: freePort(t), Peer: freePort(t), Client: freePort(t)}
 		members = append(members, m)
-		initial[id], endpoints[id] = m.Raft, freePort(t)
+		initial[id] = m.Raft
 	}
 	nodes := make([]*node.Node, n)
 	for i, m := range members {
@@ -33,7 +33,7 @@ func startCluster(t testing.TB) []*node.Node {
 		nodes[i], err = node.Start(node.Config{
 			Dir: t.TempDir(), ReplicaID: m.ReplicaId, RaftAddress: m.Raft, InitialMembers: initial, PeerListenAddress: m.Peer,
 			Members: members, ClientAddress: m.Client, StartTimeout: -1,
-			Etcd: &node.Etcd{Address: endpoints[m.ReplicaId], Endpoints: endpoints},
+			Etcd: &node.Etcd{Address: "127.0.0.1:0"},
 		})
 		if err != nil {
 			t.Fatal(err)
