@@ -541,57 +541,113 @@ func threadTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// TestPutLatencyWhileSaving reports what batches of puts take, in their thread's
-// processor time, with and without a snapshot being saved beside them. Run with CONCORD_BENCH_KEYS.
+// TestPutLatencyWhileSaving reports what batches of puts of random keys take, in their
+// thread's processor time, while a snapshot is saved beside them, as ratios to as long a
+// time before it without one. The collector starts each round anew. Run with
+// CONCORD_BENCH_KEYS.
 func TestPutLatencyWhileSaving(t *testing.T) {
 	if os.Getenv("CONCORD_BENCH_KEYS") == "" {
 		t.Skip("set CONCORD_BENCH_KEYS")
 	}
 	n := benchKeys()
-	m := newBench(t)
-	m.fill(t, n)
-	value := make([]byte, benchValueBytes)
-	work := batches(1<<10, n, func(i int) *messages.Command { return putCommand(benchKey(i), value) })
-	measure := func(until <-chan struct{}) (p50, p99 time.Duration, count int) {
-		var took []time.Duration
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		cpu := threadTime()
-		for i := 0; ; i++ {
-			select {
-			case <-until:
-				t.Logf("%v of this thread's processor time a put", (threadTime()-cpu)/time.Duration(len(took)*benchBatch))
-				slices.Sort(took)
-				return took[len(took)/2], took[len(took)*99/100], len(took)
-			default:
+	p := newPutter(t, n)
+	took := time.Second // by the last save
+	var means, medians, p99s []float64
+	for round := range 6 {
+		p.trim()
+		runtime.GC()
+		alone := p.during(func() { <-time.After(took) })
+		p.trim() // else what was put alone would be saved too
+		runtime.GC()
+		v := p.View()
+		saving := p.during(func() {
+			start := time.Now()
+			if err := v.Save(new(discard)); err != nil {
+				t.Error(err)
 			}
-			start := threadTime()
-			m.apply(work[i%len(work)]...)
-			took = append(took, threadTime()-start)
+			took = time.Since(start)
+		})
+		if round == 0 {
+			continue // it warms up
 		}
+		t.Logf("alone %v, saving %v: mean %.2f, p50 %.2f, p99 %.2f", alone, saving,
+			ratio(saving.mean, alone.mean), ratio(saving.p50, alone.p50), ratio(saving.p99, alone.p99))
+		means = append(means, ratio(saving.mean, alone.mean))
+		medians = append(medians, ratio(saving.p50, alone.p50))
+		p99s = append(p99s, ratio(saving.p99, alone.p99))
 	}
-	phase := func(name string, work func()) {
-		done := make(chan struct{})
-		start := time.Now()
-		go func() {
-			work()
-			close(done)
-		}()
-		p50, p99, count := measure(done)
-		t.Logf("%s for %v: %d batches of %d, p50 %v, p99 %v", name, time.Since(start), count, benchBatch, p50, p99)
+	for name, list := range map[string][]float64{"mean": means, "p50": medians, "p99": p99s} {
+		slices.Sort(list)
+		t.Logf("%s: median of rounds %.2f", name, list[len(list)/2])
 	}
-	wait := func() { <-time.After(2 * time.Second) }
-	phase("alone", wait)
-	// Writes copy what a view shows, whether or not somebody saves it.
-	v := m.View()
-	phase("after a view", wait)
-	runtime.KeepAlive(v)
-	v = m.View()
-	phase("saving", func() {
-		if err := v.Save(new(discard)); err != nil {
-			t.Error(err)
+}
+
+func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
+
+// putter applies batches of puts of random keys.
+type putter struct {
+	*bench
+	random *rand.Rand
+	keys   [][]byte
+	batch  []*messages.Command
+}
+
+func newPutter(t testing.TB, n int) *putter {
+	p := &putter{bench: newBench(t), random: rand.New(rand.NewPCG(1, 2)), keys: make([][]byte, n)}
+	p.fill(t, n)
+	for i := range p.keys {
+		p.keys[i] = benchKey(i)
+	}
+	value := make([]byte, benchValueBytes)
+	for range benchBatch {
+		p.batch = append(p.batch, putCommand(nil, value))
+	}
+	return p
+}
+
+// trim drops the history, so that rounds are alike.
+func (p *putter) trim() {
+	p.apply(&messages.Command{Op: &messages.Command_Compact{Compact: &messages.Compact{Revision: p.Revision()}}})
+	for p.Sweep(1 << 20) {
+	}
+}
+
+// latency is what batches took.
+type latency struct {
+	batches        int
+	mean, p50, p99 time.Duration
+}
+
+func (l latency) String() string {
+	return fmt.Sprintf("%d batches, mean %v, p50 %v, p99 %v", l.batches, l.mean, l.p50, l.p99)
+}
+
+// during puts until work is done.
+func (p *putter) during(work func()) latency {
+	done := make(chan struct{})
+	go func() {
+		work()
+		close(done)
+	}()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var took []time.Duration
+	var sum time.Duration
+	for {
+		select {
+		case <-done:
+			slices.Sort(took)
+			return latency{len(took), sum / time.Duration(len(took)), took[len(took)/2], took[len(took)*99/100]}
+		default:
 		}
-	})
+		for _, c := range p.batch {
+			c.GetPut().Key = p.keys[p.random.IntN(len(p.keys))]
+		}
+		start := threadTime()
+		p.apply(p.batch...)
+		took = append(took, threadTime()-start)
+		sum += took[len(took)-1]
+	}
 }
 
 type discard struct{ n int }
