@@ -20,12 +20,19 @@ func Load(r io.Reader) (*Machine, error) { return LoadAt(r, messages.ApplyVersio
 
 // LoadAt is Load of a build that knows apply versions up to supported only, for tests
 // of clusters that are being upgraded.
-func LoadAt(r io.Reader, supported uint32) (*Machine, error) {
+func LoadAt(r io.Reader, supported uint32) (*Machine, error) { return LoadAhead(r, supported, nil) }
+
+// LoadAhead is LoadAt where async, unless it is nil, reads and decompresses one block
+// ahead: see snapfile.Reader.Ahead.
+func LoadAhead(r io.Reader, supported uint32, async snapfile.Async) (*Machine, error) {
 	file, err := snapfile.NewReader(r)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
+	if async != nil {
+		file.Ahead(async)
+	}
 	first, err := file.Next()
 	if err != nil {
 		return nil, whole(err)

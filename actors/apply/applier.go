@@ -75,9 +75,9 @@ func (a *Applier) Freeze() consensus.Frozen {
 }
 
 // Restore implements consensus.Applier. The machine is loaded on the caller's
-// goroutine: the actor goes on serving the old one.
+// goroutine, and read and decompressed on another: the actor goes on serving the old one.
 func (a *Applier) Restore(index uint64, r io.Reader) error {
-	m, err := state.LoadAt(r, cmp.Or(a.ApplyVersion, messages.ApplyVersion))
+	m, err := state.LoadAhead(r, cmp.Or(a.ApplyVersion, messages.ApplyVersion), beside)
 	if err != nil {
 		return err
 	}
@@ -94,6 +94,16 @@ func (a *Applier) Restore(index uint64, r io.Reader) error {
 	case <-a.halted:
 		return errHalted
 	}
+}
+
+// beside runs work on a goroutine of its own.
+func beside(work func()) (wait func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		work()
+	}()
+	return func() { <-done }
 }
 
 var errHalted = errors.New("apply: the node has failed")

@@ -37,6 +37,8 @@ type Reader struct {
 	raw     uint64 // decompressed bytes so far
 	last    Table
 	size    int // encoded bytes of the row read last
+
+	ahead *ahead // nil: blocks are read when their rows are asked for
 }
 
 // NewReader checks the file header. Read errors of r come back in an *Error like
@@ -111,6 +113,9 @@ func (r *Reader) Passed(table Table) error {
 
 // Close frees the reader's memory; it does not close the reader underneath.
 func (r *Reader) Close() {
+	if r.ahead != nil {
+		r.ahead.stop()
+	}
 	r.dec.Close()
 	r.buf, r.stored = nil, nil
 	if r.err == nil {
@@ -200,6 +205,9 @@ func (r *Reader) rowBytes() ([]byte, error) {
 func (r *Reader) more() error {
 	if r.ended {
 		return r.wrong(nil, "row %d is missing or goes on after the last block", r.rows)
+	}
+	if r.ahead != nil {
+		return r.moreAhead()
 	}
 	h, err := r.header()
 	if err != nil {
