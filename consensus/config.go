@@ -35,7 +35,7 @@ type Timing struct {
 // SingleNodeTiming is for a node that has no peers and so nobody to wait for.
 // MultiNodeTiming replaces a lost leader within half a second.
 var (
-	SingleNodeTiming = Timing{RTT: 5 * time.Millisecond, ElectionTicks: 10, HeartbeatTicks: 1}
+	SingleNodeTiming = Timing{RTT: 5 * time.Millisecond, ElectionTicks: 4, HeartbeatTicks: 1}
 	MultiNodeTiming  = Timing{RTT: 20 * time.Millisecond, ElectionTicks: 15, HeartbeatTicks: 2}
 )
 
@@ -72,9 +72,9 @@ type DragonboatConfig struct {
 	// InFlightBytesMax bounds what is proposed here and not resolved; beyond it
 	// proposals are refused as overloaded. Default InFlightBytesDefault.
 	InFlightBytesMax int64
-	// SnapshotBytes of applied entries, or SnapshotEvery with at least one entry
-	// applied, lead to a snapshot. Defaults SnapshotBytesDefault,
-	// SnapshotEveryDefault; negative values turn that trigger off.
+	// SnapshotBytes of applied entries, or an eighth of it when nothing is going on, or
+	// SnapshotEvery with at least one entry applied, lead to a snapshot. Defaults
+	// SnapshotBytesDefault, SnapshotEveryDefault; negative values turn that trigger off.
 	SnapshotBytes int64
 	SnapshotEvery time.Duration
 	// SnapshotKeepEntries stay in the log behind a snapshot, for replicas that are
@@ -169,7 +169,7 @@ func (cfg *DragonboatConfig) setDefaults() {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.FS == nil {
-		cfg.FS = vfs.Default
+		cfg.FS = spreadFS{vfs.Default}
 	}
 	if cfg.logDB == nil {
 		cfg.logDB = quietTan{}

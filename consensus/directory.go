@@ -1,6 +1,8 @@
 package consensus
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,6 +74,10 @@ func lockDir(fs vfs.FS, dir string) (unlock func(), err error) {
 	}, nil
 }
 
+// ErrDamaged is in the chain of an error about what is on the disk: starting again does
+// not help, somebody has to do what the error says.
+var ErrDamaged = errors.New("damaged")
+
 // openExplanations say what dragonboat's errors at opening mean to an operator.
 // Its errors live in an internal package: their text is all there is.
 var openExplanations = []struct{ text, meaning string }{
@@ -84,7 +90,8 @@ var openExplanations = []struct{ text, meaning string }{
 	{"internal/settings/hard.go settings changed", "the directory was written with other fixed settings"},
 	{"incompatible LogDB data format", "the directory was written by an incompatible version"},
 	{"the log is of replica", "the directory belongs to another replica"},
-	{"the log is torn", "the last record was cut off by a loss of power: see CutTornTail"},
+	{"the log is torn", "the last record was cut off by a loss of power: a node that was always alone is mended by one start with --mend-torn-log; " +
+		"any other may have told its peers of that record: replace it by a new one under a new id"},
 	{"the log is damaged", "the log is damaged: replace this replica by a new one, or restore a backup"},
 	{"shard settings are invalid", "the directory was made with other initial members, or the other way about joining"},
 	{"marked as deleted", "this replica was removed from the cluster: start a new one under a new id"},
@@ -102,12 +109,15 @@ var openExplanations = []struct{ text, meaning string }{
 // explainOpen names the likely cause of an error at opening. What is not known is
 // taken for damage: the log is read then, and stops at the first bad record.
 func explainOpen(cfg DragonboatConfig, err error) error {
-	meaning := "the directory is damaged or not a replica's"
+	meaning, damaged := "the directory is damaged or not a replica's", true
 	for _, x := range openExplanations {
 		if strings.Contains(err.Error(), x.text) {
-			meaning = x.meaning
+			meaning, damaged = x.meaning, strings.HasPrefix(x.text, "the log is") && x.text != "the log is of replica"
 			break
 		}
+	}
+	if damaged {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	e := messages.NewError(messages.Code_CODE_UNAVAILABLE, "replica %d cannot open %s: %s", cfg.ReplicaID, cfg.Dir, meaning)
 	e.Err = err

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/lni/dragonboat/v4/logger"
+
+	"github.com/concord-kv/concord/messages"
 )
 
 // InstallLogger sends what dragonboat logs to l. It works for the whole process
@@ -99,8 +101,16 @@ func (p *packageLogger) Errorf(format string, args ...any) {
 // panic means to an operator goes first.
 func (p *packageLogger) Panicf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if meaning := explainPanic(text); meaning != "" {
+	if meaning, damaged := explainPanic(text); meaning != "" {
 		p.to.Error(meaning)
+		if end := onFailStop.Load(); end != nil {
+			p.log(logger.CRITICAL, slog.LevelError, "%s", []any{text})
+			e := messages.NewError(messages.Code_CODE_UNAVAILABLE, "%s", meaning)
+			if damaged {
+				e.Err = ErrDamaged
+			}
+			(*end)(e)
+		}
 		text = meaning + "\n" + text
 	}
 	p.log(logger.CRITICAL, slog.LevelError, "%s", []any{text})
@@ -109,19 +119,41 @@ func (p *packageLogger) Panicf(format string, args ...any) {
 
 // panicExplanations say what dragonboat's panics while it runs mean. An older part of
 // the log is read only when an entry of it is asked for, so damage there is found late.
-var panicExplanations = []struct{ text, meaning string }{
-	{"crc mismatch", "the log is damaged: replace this replica by a new one, or restore a backup"},
-	{"invalid chunk", "the log is damaged: replace this replica by a new one, or restore a backup"},
-	{"invalid record", "the log is damaged: replace this replica by a new one, or restore a backup"},
-	{"no space left", "the disk is full: make room and start the node again; nothing that was acknowledged is lost"},
-	{"input/output error", "the disk fails: replace this replica by a new one"},
+var panicExplanations = []struct {
+	text, meaning string
+	damaged       bool
+}{
+	{"install a newer one", "this build is older than the cluster: install a newer one", false},
+	{"no space left", "the disk is full: make room and start the node again; nothing that was acknowledged is lost", false},
+	{"input/output error", "the disk fails: replace this replica by a new one", true},
+	{"crc mismatch", logDamaged, true},
+	{"invalid chunk", logDamaged, true},
+	{"invalid record", logDamaged, true},
+	{"consensus: snapshot", snapshotDamaged, true},
+	{"consensus: not a snapshot", snapshotDamaged, true},
+	{"corrupted snapshot", snapshotDamaged, true},
+	{".gbsnap: no such file", snapshotDamaged, true},
 }
 
-func explainPanic(text string) string {
+const (
+	logDamaged      = "the log is damaged: replace this replica by a new one, or restore a backup"
+	snapshotDamaged = "the snapshot is damaged or gone: replace this replica by a new one, or restore a backup"
+)
+
+func explainPanic(text string) (meaning string, damaged bool) {
 	for _, x := range panicExplanations {
 		if strings.Contains(text, x.text) {
-			return "fail-stop: " + x.meaning
+			return "fail-stop: " + x.meaning, x.damaged
 		}
 	}
-	return ""
+	return "", false
 }
+
+var onFailStop atomic.Pointer[func(error)]
+
+// OnFailStop sets what ends the process when dragonboat panics for a reason that an
+// operator can do something about: the error says what, and has ErrDamaged in its chain
+// when starting again does not help. f must not return. Without it, and for any other
+// reason, the panic ends the process. It is for the whole process: only a main function
+// calls it.
+func OnFailStop(f func(error)) { onFailStop.Store(&f) }

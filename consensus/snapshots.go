@@ -3,6 +3,7 @@ package consensus
 import (
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/lni/dragonboat/v4"
@@ -14,14 +15,47 @@ import (
 // snapshotTimeout bounds the wait for one snapshot. It goes on when it passes.
 const snapshotTimeout = 10 * time.Minute
 
-// snapshotter decides when a snapshot is due: by bytes applied since the last one,
-// or by time if anything was. Dragonboat's own trigger counts entries, whose size
-// says nothing.
+// snapshotter decides when a snapshot is due: by bytes applied since the last one, by
+// time if anything was, or by fewer bytes when nothing is going on: what is in the log
+// after a snapshot has to be applied again at a restart, and a replica that has just
+// been filled may have the time to save that. Dragonboat's own trigger counts entries,
+// whose size says nothing.
 type snapshotter struct {
 	bytesMax int64
 	every    time.Duration
-	bytes    int64         // applied since the last trigger; only Update changes it
+	bytes    atomic.Int64  // applied since the last trigger
 	due      chan struct{} // holds one token
+}
+
+const (
+	// idleLook is how often a replica looks whether it is idle: less than idleBytes were
+	// applied since the last look, twice in a row.
+	idleLook  = time.Second
+	idleBytes = 64 << 10
+	// idlePart of bytesMax, but not less than idlePartMin, is worth a snapshot then.
+	idlePart    = 8
+	idlePartMin = 1 << 20
+)
+
+// idle looks once for a snapshot that idle time is good for.
+type idle struct {
+	bytes int64 // at the last look
+	quiet int   // looks in a row
+}
+
+func (i *idle) look(s *snapshotter) (due bool) {
+	bytes := s.bytes.Load()
+	if grown := bytes - i.bytes; grown >= 0 && grown < idleBytes {
+		i.quiet++
+	} else {
+		i.quiet = 0
+	}
+	i.bytes = bytes
+	if s.bytesMax <= 0 || i.quiet < 2 || bytes < max(s.bytesMax/idlePart, idlePartMin) {
+		return false
+	}
+	s.bytes.Add(-bytes)
+	return true
 }
 
 func (s *snapshotter) init(cfg DragonboatConfig) {
@@ -30,11 +64,10 @@ func (s *snapshotter) init(cfg DragonboatConfig) {
 
 // grown is called from Update.
 func (s *snapshotter) grown(bytes int) {
-	s.bytes += int64(bytes)
-	if s.bytesMax <= 0 || s.bytes < s.bytesMax {
+	if n := s.bytes.Add(int64(bytes)); s.bytesMax <= 0 || n < s.bytesMax {
 		return
 	}
-	s.bytes = 0
+	s.bytes.Store(0)
 	select {
 	case s.due <- struct{}{}:
 	default:
@@ -48,9 +81,16 @@ func (l *replicaLog) takeSnapshots() {
 		defer ticker.Stop()
 		tick = ticker.C
 	}
+	looks := time.NewTicker(idleLook)
+	defer looks.Stop()
+	var quiet idle
 	for {
 		select {
 		case <-l.snapshots.due:
+		case <-looks.C:
+			if !quiet.look(&l.snapshots) {
+				continue
+			}
 		case <-tick:
 		case <-l.stop:
 			return

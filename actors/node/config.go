@@ -58,6 +58,10 @@ type Config struct {
 	Members []*messages.MemberAddress
 	// Contacts are peer addresses of nodes to learn the members from.
 	Contacts []string
+	// MendTornLog drops the last record of the log if a loss of power cut it off, and
+	// keeps it in a file beside the log. Only for a node without RaftAddress: any other
+	// one may have told somebody that it has the record.
+	MendTornLog bool
 	// ClusterName keeps clusters apart that could reach each other by mistake: nodes of
 	// another name are not heard. It cannot change later. Default: none.
 	ClusterName string
@@ -163,6 +167,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.RaftAddress == "" && (len(c.InitialMembers) > 1 || c.Join) {
 		return c, messages.InvalidField("RaftAddress", "a node with other members needs an address")
+	}
+	if c.MendTornLog && c.RaftAddress != "" {
+		return c, messages.InvalidField("MendTornLog", "a node of a cluster may have told the others of its last record: replace it by a new one under a new id")
 	}
 	if err := c.Replica.Validate(); err != nil {
 		return c, messages.InvalidField("Replica", "%v", err)

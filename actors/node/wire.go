@@ -202,6 +202,9 @@ func (n *Node) openLog() error {
 		n.log, err = open(applier, listener)
 		return err
 	}
+	if err := n.mend(); err != nil {
+		return err
+	}
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
 		cfg, err := n.cfg.dragonboat()
@@ -217,6 +220,21 @@ func (n *Node) openLog() error {
 			return err
 		}
 	}
+}
+
+// mend drops a torn last record, if it is asked to and there is one.
+func (n *Node) mend() error {
+	if !n.cfg.MendTornLog {
+		return nil
+	}
+	t, err := consensus.CheckTail(n.cfg.FS, n.cfg.Dir)
+	if err != nil || t.State != consensus.TailTorn {
+		return nil // opening the log says what is wrong with it
+	}
+	if t, err = consensus.CutTornTail(n.cfg.FS, n.cfg.Dir); err == nil {
+		n.cfg.Logger.Warn("the torn end of the log was cut off", "file", t.File, "bytes", t.Bytes-t.IntactBytes, "kept", t.File+".torn")
+	}
+	return err
 }
 
 func taken(address string) bool {
