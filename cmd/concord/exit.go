@@ -5,6 +5,7 @@ import (
 
 	"github.com/concord-kv/concord/actors/client/lease"
 	"github.com/concord-kv/concord/actors/client/registration"
+	"github.com/concord-kv/concord/actors/node"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -23,6 +24,8 @@ const exitCodes = `  0    done
        register); not applied
   8    a lock, a term or a registration was lost, and what ran under it was
        stopped
+  9    what is on the disk is damaged: starting again does not help, the error
+       says what does
   70   a defect of ours
   74   done, but the answer could not be printed
   130  interrupted
@@ -39,6 +42,7 @@ const (
 	exitDenied      = 6
 	exitCondition   = 7
 	exitLost        = 8
+	exitDamaged     = 9
 	exitInternal    = 70
 	exitOutput      = 74
 	exitInterrupted = 130
@@ -66,6 +70,8 @@ func exitCode(err error) int {
 		return exitLost
 	case errors.Is(err, errCondition), errors.Is(err, registration.ErrTaken):
 		return exitCondition
+	case errors.Is(err, node.ErrDamaged):
+		return exitDamaged
 	case errors.Is(err, errOutput):
 		return exitOutput
 	case errors.Is(err, errInterrupted):

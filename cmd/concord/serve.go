@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +36,12 @@ func (a *app) serveCommand() *cobra.Command {
 			}
 			slog.SetDefault(logger)
 			node.InstallLogger(libraryLogger(a.err, logger, a.json()))
+			node.OnFailStop(func(err error) {
+				a.printError(err, a.json())
+				os.Exit(exitCode(err))
+			})
 			cfg.Logger, cfg.Version = logger, versionText()
+			heap := tendHeap(os.Getenv)
 			cfg.StartTimeout = -1 // a majority of a cluster may take as long as it likes
 			n, err := node.Start(cfg)
 			if err != nil {
@@ -44,6 +50,7 @@ func (a *app) serveCommand() *cobra.Command {
 			if over, err := a.awaitNode(cmd.Context(), n, cfg); over {
 				return errors.Join(err, n.Close())
 			}
+			heap.loaded()
 			err = a.print(object{"address": n.Addr(), "admin": n.AdminAddr(), "etcd": n.EtcdAddr(), "data_dir": cfg.Dir}, func() {
 				a.printf("concord: serving on %s, data in %s\n", n.Addr(), cfg.Dir)
 				if n.EtcdAddr() != "" {

@@ -47,6 +47,7 @@ func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
 	f.StringVar(&cfg.PeerListenAddress, "peer-listen", "", "where to listen for peers, if not at the member's address")
 	f.StringSliceVar(&cfg.Contacts, "join", nil, "peer addresses of a running cluster that this node was added to; --member then names this node alone")
 	f.BoolVar(&cfg.NonVoting, "non-voting", false, "it was added without a vote; stays set when it is promoted")
+	f.BoolVar(&cfg.MendTornLog, "mend-torn-log", false, "drop a last record that a loss of power cut off; only for a node that was always alone")
 	f.StringVar(&cfg.ClusterName, "cluster-name", "", "nodes of another name are not heard; cannot change later")
 	f.StringVar(&s.nodeCA, "node-ca", "", "PEM file of the authority for nodes alone; turns mutual TLS on between nodes")
 	f.StringVar(&s.nodeCert, "node-cert", "", "PEM file of this node's certificate")
