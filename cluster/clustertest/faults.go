@@ -84,11 +84,27 @@ var Faults = []Fault{
 		old.Kill() // its disk is lost
 		c.Replace(old.ID, slices.Max(c.IDs())+1)
 	}},
+	{Name: "add-and-remove", Do: func(c *Cluster, w *Workload, r *rand.Rand) {
+		m := c.Grow(slices.Max(c.IDs()) + 1)
+		w.WaitWrites(writesMeanwhile)
+		if c.Leader() == m {
+			c.Lead(c.Followers()[0])
+		}
+		c.Remove(m.ID)
+	}},
 }
 
 // Replace puts a new node under a new id in the place of one that is gone: added
 // without a vote, promoted when it has caught up, then the old one removed.
 func (c *Cluster) Replace(old, id uint64) *Member {
+	c.t.Helper()
+	m := c.Grow(id)
+	c.Remove(old)
+	return m
+}
+
+// Grow adds a voting member: without a vote at first, promoted when it has caught up.
+func (c *Cluster) Grow(id uint64) *Member {
 	c.t.Helper()
 	m := c.Add(id, true)
 	ctx := Deadline(c.t, 2*time.Minute)
@@ -107,7 +123,6 @@ func (c *Cluster) Replace(old, id uint64) *Member {
 		}
 		pause(ctx, 100*time.Millisecond) // it has not caught up
 	}
-	c.Remove(old)
 	return m
 }
 

@@ -24,7 +24,7 @@ func TestFaults(t *testing.T) {
 		seed = uint64(time.Now().UnixNano())
 	}
 	if rounds > 0 {
-		PauseMax = 5 * time.Second
+		PauseMax = 30 * time.Second
 	}
 	t.Logf("replay: go test ./cluster/clustertest -run TestFaults -cluster.rounds=%d -cluster.seed=%d -cluster.nodes=%d", rounds, seed, *clusterNodes)
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -53,13 +53,13 @@ func TestFaults(t *testing.T) {
 		took := time.Since(began)
 		trouble = max(trouble, took)
 		c.WaitServing()
-		t.Logf("round %d: %s, over and 100 writes later after %v", i, fault.Name, took.Round(time.Millisecond))
+		t.Logf("fault: %s (round %d of %d nodes): over and 100 writes later after %v", fault.Name, i, *clusterNodes, took.Round(time.Millisecond))
 		if t.Failed() {
 			return
 		}
 	}
 	w.Stop()
-	t.Logf("%d operations, %d writes acknowledged, errors seen through the SDK: %v", w.History.Len(), w.Writes.Load(), w.Errors)
+	t.Logf("rounds: %d; %d operations, %d writes acknowledged, errors seen through the SDK: %v", len(order), w.History.Len(), w.Writes.Load(), w.Errors)
 	leases.Check(trouble)
 	leases.stop()
 	c.CheckDigests()

@@ -26,22 +26,22 @@ func TestCablesArePulled(t *testing.T) {
 		do()
 		w.WaitWrites(writesMeanwhile)
 		c.WaitServing()
-		t.Logf("%s: over and %d writes later after %v", name, writesMeanwhile, time.Since(began).Round(time.Millisecond))
+		t.Logf("fault: %s: over and %d writes later after %v", name, writesMeanwhile, time.Since(began).Round(time.Millisecond))
 	}
 	for range rounds {
-		step("the leader's cable", func() {
+		step("cable-of-the-leader", func() {
 			leader := c.Leader().ID
 			ns.Pull(leader)
 			w.WaitWrites(writesMeanwhile)
 			ns.Plug(leader)
 		})
-		step("a follower's cable", func() {
+		step("cable-of-a-follower", func() {
 			follower := c.Followers()[0].ID
 			ns.Pull(follower)
 			w.WaitWrites(writesMeanwhile)
 			ns.Plug(follower)
 		})
-		step("every cable", func() {
+		step("every-cable", func() {
 			for _, id := range c.IDs() {
 				ns.Pull(id)
 			}
@@ -50,7 +50,7 @@ func TestCablesArePulled(t *testing.T) {
 				ns.Plug(id)
 			}
 		})
-		step("bad cables", func() {
+		step("bad-cables", func() {
 			shaped := true
 			for _, id := range c.IDs() {
 				shaped = ns.Shape(id, "delay 5ms 5ms loss 3% duplicate 3%") && shaped

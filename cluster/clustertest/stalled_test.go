@@ -38,7 +38,7 @@ func TestStalledDisk(t *testing.T) {
 		disk.freeze(t)
 		began := time.Now()
 		w.WaitWrites(writesMeanwhile)
-		t.Logf("%d writes after %v without the leader's disk", writesMeanwhile, time.Since(began).Round(time.Millisecond))
+		t.Logf("fault: stalled-disk: %d writes after %v without the leader's disk", writesMeanwhile, time.Since(began).Round(time.Millisecond))
 		disk.thaw(t)
 		w.WaitWrites(writesMeanwhile)
 		c.WaitServing()
