@@ -179,11 +179,26 @@ func (ws *watches) onBatch(p *Pipeline, m *messages.WatchBatch) {
 	p.saw(m.GetTo().GetRevision())
 	bytes := 0
 	for _, e := range m.Events {
+		if e.Type != messages.EventType_EVENT_TYPE_PUT && e.Type != messages.EventType_EVENT_TYPE_DELETE {
+			p.endUnknown(m, e)
+			return
+		}
 		bytes += int(messages.CreditBytes(e))
 	}
 	ws.deliverTo(m.GetWatchId(), m, bytes)
 	for _, id := range m.AlsoWatchIds {
 		ws.deliverTo(id, m, bytes)
+	}
+}
+
+// endUnknown ends the watches of a batch with an event of a kind that a newer node made:
+// whoever took it for a put, or left it out, would be wrong. Resume is before the batch.
+func (p *Pipeline) endUnknown(m *messages.WatchBatch, e *messages.Event) {
+	for _, id := range append([]uint64{m.GetWatchId()}, m.AlsoWatchIds...) {
+		if w, ok := p.watches.byID[id]; ok && (w.stage == stageLive || w.stage == stageRequested) {
+			p.CloseWatch(w, messages.NewError(messages.Code_CODE_UNSUPPORTED,
+				"revision %d has an event of kind %d, which this client does not know", e.Revision, e.Type).WithField("type"))
+		}
 	}
 }
 
