@@ -67,7 +67,7 @@ func (f filler) fill(m protoreflect.Message, depth int) {
 					if f.IntN(2) == 0 {
 						fd = of.Get(j)
 					}
-				case "grant_lease", "keep_alive_lease":
+				case "grant_lease", "keep_alive_lease", "expire_leases":
 					if f.IntN(4) == 0 {
 						fd = of.Get(j)
 					}
@@ -170,7 +170,7 @@ func TestFastMessages(t *testing.T) {
 						if c.GetTxn() != nil {
 							txns++
 						}
-						if c.GetGrantLease() != nil || c.GetKeepAliveLease() != nil {
+						if c.GetGrantLease() != nil || c.GetKeepAliveLease() != nil || len(c.GetExpireLeases().GetPairs()) > 0 {
 							leases++
 						}
 					}

@@ -144,6 +144,15 @@ func (x *Command) read(b []byte, s *commandSlab) bool {
 			if !nested(k.of.read(w.data), w.data, &k.of) {
 				return false
 			}
+		case 66<<3 | bytesField:
+			if x.Op != nil {
+				return false
+			}
+			e := &ExpireLeases{}
+			x.Op = &Command_ExpireLeases{ExpireLeases: e}
+			if !nested(e.read(w.data), w.data, e) {
+				return false
+			}
 		default:
 			return false
 		}

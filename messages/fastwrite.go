@@ -105,6 +105,8 @@ func (x *Command) fastOp() (op fast, tag uint64) {
 		return o.GrantLease, 24
 	case *Command_KeepAliveLease:
 		return o.KeepAliveLease, 25
+	case *Command_ExpireLeases:
+		return o.ExpireLeases, 66
 	}
 	return nil, 0
 }
