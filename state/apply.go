@@ -34,7 +34,7 @@ func (m *Machine) applyCommand(r *messages.Result, entry *messages.Entry, c *mes
 	m.global.commandCount++
 	m.effects.Commands[m.kind]++
 	m.settle(r, m.admit(r, entry, c))
-	if c.Audit != nil {
+	if c.Audit != nil && m.global.applyVersion >= version2 {
 		m.recordAudit(c, r)
 	}
 	if r.Error != nil {

@@ -26,15 +26,31 @@ func (m *Machine) field(e *messages.Error, name string) *messages.Error {
 	return e.WithField(name)
 }
 
+// VersionOf returns the version from which on a command may be in the log: builds that
+// do not know it stop at a command that came later. Whoever proposes asks before.
+func VersionOf(c *messages.Command) uint32 {
+	switch c.GetOp().(type) {
+	case *messages.Command_ChangeAuth, *messages.Command_RecordAudit:
+		return version2
+	}
+	return 1
+}
+
+// TooEarly refuses a command that some member of the cluster may not know yet.
+func TooEarly(c *messages.Command) *messages.Error {
+	return messages.NewError(messages.Code_CODE_UNSUPPORTED,
+		"not before every member of the cluster is of a build that knows it (apply version %d)", VersionOf(c)).WithField("op")
+}
+
 // asVersion1 returns a command as a build of version 1 reads it: fields that came
 // later do not exist. An operation that came later stops such a build, so that it is
 // refused here until nobody runs one.
 func asVersion1(c *messages.Command) (*messages.Command, *messages.Error) {
+	if VersionOf(c) > 1 {
+		return nil, TooEarly(c)
+	}
 	newer := false
 	switch op := c.Op.(type) {
-	case *messages.Command_ChangeAuth, *messages.Command_RecordAudit:
-		return nil, messages.NewError(messages.Code_CODE_UNSUPPORTED,
-			"not before every member of the cluster is of a build that knows it (apply version %d)", version2).WithField("op")
 	case *messages.Command_Put:
 		newer = op.Put.GetMoveLease()
 	case *messages.Command_PutMany:

@@ -137,6 +137,28 @@ func TestVersion1ReadsWhatItKnows(t *testing.T) {
 	}
 }
 
+// TestVersion1KeepsNoAudit: a build of version 1 does not see that a command wants an
+// audit record, so none is kept before the raise.
+func TestVersion1KeepsNoAudit(t *testing.T) {
+	for version, want := range map[int]int{1: 0, 2: 1} {
+		s := &script{machine: state.New()}
+		s.verbs = s.table()
+		s.do(t, fmt.Sprintf("bootstrap version=%d", version))
+		s.do(t, "claim")
+		r := s.apply(parse("x"), &messages.Command{
+			Audit: &messages.AuditContext{Action: "compact"}, Op: &messages.Command_Compact{Compact: &messages.Compact{}},
+		})
+		if r.Error != nil {
+			t.Fatal(r)
+		}
+		s.check(t)
+		reply, err := s.machine.View().Query(&messages.Query{Query: &messages.Query_Audit{Audit: &messages.AuditRequest{}}}, state.Now{})
+		if err != nil || len(reply.GetAudit().GetRecords()) != want {
+			t.Errorf("version %d: %v %v, want %d records", version, reply, err, want)
+		}
+	}
+}
+
 // reloadAt is what a build that knows a version reads of another one's snapshot.
 func reloadAt(t *testing.T, m *state.Machine, version uint32) *state.Machine {
 	t.Helper()

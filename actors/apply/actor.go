@@ -34,6 +34,7 @@ type Gauges struct {
 	state.Stats
 	Revision, CompactRevision uint64
 	ClockMs                   int64
+	ApplyVersion              uint32 // of the rules that the log has settled on
 	// Digests are the state's at agreed places of the log that the batch has passed.
 	Digests []Digest
 }

@@ -116,8 +116,9 @@ func (c *core) install(m *state.Machine) {
 }
 
 func (c *core) gauges() Gauges {
+	version, _ := c.machine.ApplyVersion()
 	return Gauges{
-		Stats: c.machine.Stats(), Revision: c.machine.Revision(),
+		Stats: c.machine.Stats(), Revision: c.machine.Revision(), ApplyVersion: version,
 		CompactRevision: c.machine.CompactRevision(), ClockMs: c.machine.ClockMs(), Digests: c.digests,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state"
 )
 
 // auditTimeoutMs is how long the log may take with an audit record.
@@ -46,12 +47,15 @@ func (n *Node) record(root *actor.RootContext, operator *actor.PID, m *messages.
 	if len(detail) > messages.AuditDetailBytesMax {
 		detail = detail[:messages.AuditDetailBytesMax]
 	}
+	command := &messages.Command{
+		Principal: m.GetPrincipal(), Trusted: true,
+		Audit: &messages.AuditContext{AtUnixMs: n.cfg.Clock.WallMs(), Address: m.GetAddress(), Action: action, Detail: detail},
+		Op:    &messages.Command_RecordAudit{RecordAudit: &messages.RecordAudit{Code: messages.CodeOf(err)}},
+	}
+	if n.facts.applied.Load().ApplyVersion < state.VersionOf(command) {
+		return // it would stop members of an older build
+	}
 	root.RequestWithCustomSender(n.pids.replica, &messages.Propose{
-		TimeoutMs: auditTimeoutMs,
-		Commands: []*messages.Command{{
-			Principal: m.GetPrincipal(), Trusted: true,
-			Audit: &messages.AuditContext{AtUnixMs: n.cfg.Clock.WallMs(), Address: m.GetAddress(), Action: action, Detail: detail},
-			Op:    &messages.Command_RecordAudit{RecordAudit: &messages.RecordAudit{Code: messages.CodeOf(err)}},
-		}},
+		TimeoutMs: auditTimeoutMs, Commands: []*messages.Command{command},
 	}, operator)
 }

@@ -120,6 +120,7 @@ func (f *facts) Facts() session.Facts {
 		ReplicaID: f.replicaID, LeaderID: leader.GetLeaderId(), RaftTerm: leader.GetRaftTerm(),
 		LeaderEndpoint: at.byReplica[leader.GetLeaderId()], Endpoints: at.sorted,
 		LeaderSilentMs: f.leaderSilentMs(),
+		ApplyVersion:   f.applied.Load().ApplyVersion,
 		Version:        f.version, UptimeMs: f.clock.MonotonicMs() - f.startMs,
 		Watches: uint64(max(0, f.watches.Load())), ApplyLongestMs: f.applying.longest.Load(), ApplyRecentMs: f.applying.recently(f.clock.MonotonicMs()),
 	}

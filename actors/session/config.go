@@ -58,8 +58,11 @@ type Facts struct {
 	// of all members that are known.
 	LeaderEndpoint string
 	Endpoints      []string
-	Version        string
-	UptimeMs       int64
+	// ApplyVersion is that of the cluster's rules as of a recent apply: a write that came
+	// with a later one is refused. 0: not known, and nothing is refused for it.
+	ApplyVersion uint32
+	Version      string
+	UptimeMs     int64
 	// ApplyLongestMs is the longest that the log has waited for apply, ApplyRecentMs in
 	// about the last minute.
 	ApplyLongestMs, ApplyRecentMs int64

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/concord-kv/concord/messages"
+	"github.com/concord-kv/concord/state"
 )
 
 // writes are the calls that wait for the log.
@@ -40,6 +41,9 @@ func (c *core) onWrite(call uint64, w *messages.Write, size int64, timeoutMs uin
 		return err
 	}
 	command := messages.CommandOf(w)
+	if err := c.knownToAll(command); err != nil {
+		return err
+	}
 	if c.who.guarded {
 		if err := c.mayWrite(command); err != nil {
 			return err
@@ -68,6 +72,19 @@ func (c *core) onWrite(call uint64, w *messages.Write, size int64, timeoutMs uin
 	n.next.Commands = append(n.next.Commands, command)
 	n.nextCalls = append(n.nextCalls, pendingWrite{call: call, bytes: size})
 	n.nextBytes += size
+	return nil
+}
+
+// knownToAll refuses an operation that some member may not know yet: it would stop that
+// member.
+func (c *core) knownToAll(command *messages.Command) *messages.Error {
+	since := state.VersionOf(command)
+	if since == messages.ApplyVersionMin {
+		return nil
+	}
+	if v := c.cfg.Node.Facts().ApplyVersion; v != 0 && v < since {
+		return state.TooEarly(command)
+	}
 	return nil
 }
 
