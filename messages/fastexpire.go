@@ -2,7 +2,6 @@ package messages
 
 // This file: the end of leases that are due, fifty to a command.
 
-
 func (x *ExpireLeases) read(b []byte) bool {
 	n := count(b, 1<<3|bytesField)
 	pairs := slab[ExpireLeases_Pair]{left: n}
