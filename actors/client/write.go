@@ -61,7 +61,7 @@ func (c *Client) Write(ctx context.Context, w *messages.Write) (*messages.Result
 	if err := c.prepare(op); err != nil {
 		return nil, err
 	}
-	r, err := c.do(ctx, op)
+	r, err := c.ask(ctx, op)
 	if err == nil {
 		return r.GetResult(), nil
 	}
@@ -101,7 +101,7 @@ func (c *Client) Query(ctx context.Context, q *messages.Query) (*messages.QueryR
 	if err := c.prepare(op); err != nil {
 		return nil, err
 	}
-	r, err := c.do(ctx, op)
+	r, err := c.ask(ctx, op)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ writes to), CONCORD_LOCK, the name, and CONCORD_LEASE, the lease that the lock h
 		}
 		h, err := acquire(ctx, m, try, wait)
 		if errors.Is(err, mutex.ErrBusy) {
-			return fmt.Errorf("%w: %w", errCondition, err)
+			return fmt.Errorf("%w: %v", errCondition, err) // whatever it met on the way, the lock was not granted
 		}
 		if err != nil {
 			return err

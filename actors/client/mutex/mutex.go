@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/concord-kv/concord/actors/client/internal/line"
+	"github.com/concord-kv/concord/actors/client/lease"
 	"github.com/concord-kv/concord/actors/client/session"
 )
 
-// ErrBusy is the error of TryLock and LockWithin when somebody else has the lock.
+// ErrBusy is the error of TryLock when somebody else has the lock or waits for it, and of
+// LockWithin when the time is over.
 var ErrBusy = errors.New("the lock is held by another")
 
 // Mutex is a lock of a name. It holds no state of its own: any number of them may be
@@ -73,15 +75,35 @@ func (m *Mutex) TryLock(ctx context.Context) (*Held, error) {
 	return m.wait(ctx, p)
 }
 
-// LockWithin is Lock that gives up with ErrBusy after d.
+// LockWithin is Lock that gives up with ErrBusy after d. Where the cluster has not even
+// answered by then that is among the causes, as a *messages.Error.
 func (m *Mutex) LockWithin(ctx context.Context, d time.Duration) (*Held, error) {
+	callers, bounded := ctx.Deadline()
 	within, cancel := context.WithTimeoutCause(ctx, d, ErrBusy)
 	defer cancel()
+	deadline, _ := within.Deadline()
 	h, err := m.Lock(within)
-	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(within), ErrBusy) && errors.Is(err, ErrBusy) {
+	var lost *lease.LostError
+	switch {
+	case err == nil:
+		return h, nil
+	case bounded && !deadline.Before(callers), ctx.Err() != nil, errors.As(err, &lost):
+		return nil, err // not for the lack of time, or for the lack of the caller's
+	case errors.Is(err, ErrBusy):
 		return nil, m.busy()
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, &lateError{fmt.Sprintf("mutex %q: not granted within %v: %v", m.name, d, err), err}
 	}
-	return h, err
+	return nil, err
 }
 
 func (m *Mutex) busy() error { return fmt.Errorf("mutex %q: %w", m.name, ErrBusy) }
+
+// lateError is ErrBusy that does not know of another holder.
+type lateError struct {
+	text string
+	err  error
+}
+
+func (e *lateError) Error() string   { return e.text }
+func (e *lateError) Unwrap() []error { return []error{ErrBusy, e.err} }
