@@ -150,6 +150,7 @@ const (
 	answerNever        // timeout with outcome unknown, and never applied
 	cutBefore          // the connection ends before it is applied
 	cutAfter           // ... and after
+	answerOther        // the answer to a request that was not made
 )
 
 // fakeNode speaks the session protocol to one cluster.
@@ -315,6 +316,10 @@ func (n *fakeNode) serveFrame(s transport.ServerStream, f *messages.Frame) (repl
 			}
 		case answerNever:
 			fail(messages.Outcome_OUTCOME_UNKNOWN)
+		case answerOther:
+			replies = append(replies, &messages.Reply{Call: call, Reply: &messages.Reply_Result{Result: &messages.Result{
+				Answer: &messages.Result_Put{Put: &messages.PutResult{}},
+			}}})
 		case cutBefore:
 			return replies, true
 		case cutAfter:

@@ -78,42 +78,72 @@ func TestKeepalivesTravelTogether(t *testing.T) {
 	})
 }
 
-// What is not confirmed is tried again with a later send time; the cluster's word, and
-// nothing else, ends it.
-func TestKeepaliveFailures(t *testing.T) {
+// keepOnce has the first keep-alive of a lease meet a fate, lets a ttl go by, and fails
+// unless it did and the lease was renewed after it.
+func keepOnce(t *testing.T, n *fakeNode, id uint64, r *record, what fate, code messages.Code) {
+	t.Helper()
+	first := true
+	n.setDecide(func(op *messages.Operation) (fate, messages.Code) {
+		if k := op.GetWrite().GetKeepAliveLease(); k != nil && k.LeaseId == id && first {
+			first = false
+			return what, code
+		}
+		return serve, 0
+	})
+	before, _ := r.counts()
+	time.Sleep(9 * time.Second) // virtual
+	confirmed, lost := r.counts()
+	if first || confirmed == before || lost != 0 {
+		t.Fatalf("%d %v: met %v, confirmed %d after %d, lost %d", what, code, !first, confirmed, before, lost)
+	}
+	for i := 1; i < len(r.confirmed); i++ {
+		if r.confirmed[i] <= r.confirmed[i-1] {
+			t.Fatalf("send times %v", r.confirmed)
+		}
+	}
+}
+
+// What is not confirmed is tried again with a later send time, whatever became of it and
+// whatever the answer was.
+func TestB035KeepAliveGoesOnAfterAnyError(t *testing.T) {
 	bubble(t, func(t *testing.T, net fakeNet) {
 		c := newTestClient(t, net, nil)
 		defer c.Close()
 		ids, records := grantAndKeep(t, c, 1)
-		for _, what := range []fate{loseReply, loseRequest, refuseBefore, answerNever, cutBefore, cutAfter} {
-			first := true
-			net["n1"].setDecide(func(op *messages.Operation) (fate, messages.Code) {
-				if k := op.GetWrite().GetKeepAliveLease(); k != nil && k.LeaseId == ids[0] && first {
-					first = false
-					return what, messages.Code_CODE_INTERNAL
-				}
-				return serve, 0
-			})
-			before, _ := records[0].counts()
-			began := c.Clock().Now()
-			time.Sleep(9 * time.Second) // virtual
-			confirmed, lost := records[0].counts()
-			if first || confirmed == before || lost != 0 {
-				t.Fatalf("%d: met %v, confirmed %d after %d, lost %d", what, !first, confirmed, before, lost)
-			}
-			for i := 1; i < len(records[0].confirmed); i++ {
-				if records[0].confirmed[i] <= records[0].confirmed[i-1] {
-					t.Fatalf("send times %v, began %v", records[0].confirmed, began)
-				}
-			}
+		for _, what := range []fate{loseReply, loseRequest, answerOther, cutBefore, cutAfter} {
+			keepOnce(t, net["n1"], ids[0], records[0], what, 0)
 		}
-		net["n1"].setDecide(nil)
+		for n := range messages.Code_name {
+			code := messages.Code(n)
+			if code == messages.Code_CODE_OK || code == messages.Code_CODE_LEASE_NOT_FOUND || code == messages.Code_CODE_WRONG_INCARNATION {
+				continue
+			}
+			keepOnce(t, net["n1"], ids[0], records[0], refuseBefore, code)
+			keepOnce(t, net["n1"], ids[0], records[0], answerNever, code)
+		}
+	})
+}
+
+// The cluster's word, and nothing else, ends a lease that is kept.
+func TestKeepaliveEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, net fakeNet) {
+		c := newTestClient(t, net, nil)
+		defer c.Close()
+		ids, records := grantAndKeep(t, c, 2)
 		if _, err := c.Revoke(context.Background(), ids[0]); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(9 * time.Second) // virtual
-		if _, lost := records[0].counts(); lost != 1 || messages.CodeOf(records[0].lost[0]) != messages.Code_CODE_LEASE_NOT_FOUND {
-			t.Fatal(records[0].lost)
+		net["n1"].setDecide(func(op *messages.Operation) (fate, messages.Code) {
+			if k := op.GetWrite().GetKeepAliveLease(); k != nil && k.LeaseId == ids[1] {
+				return refuseBefore, messages.Code_CODE_WRONG_INCARNATION
+			}
+			return serve, 0
+		})
+		time.Sleep(27 * time.Second) // virtual
+		for i, want := range []messages.Code{messages.Code_CODE_LEASE_NOT_FOUND, messages.Code_CODE_WRONG_INCARNATION} {
+			if confirmed, lost := records[i].counts(); confirmed != 0 || lost != 1 || messages.CodeOf(records[i].lost[0]) != want {
+				t.Fatal(i, confirmed, records[i].lost)
+			}
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/concord-kv/concord/actors/actortest/recipetest"
 	"github.com/concord-kv/concord/actors/client"
 	"github.com/concord-kv/concord/actors/client/lease"
 	"github.com/concord-kv/concord/actors/client/session"
@@ -314,51 +315,38 @@ func TestWatch(t *testing.T) {
 // The session's lease lives for as long as it is renewed, its keys go when it is closed,
 // and its holder is told when it is revoked or nobody answers.
 func TestSession(t *testing.T) {
-	n := startNode(t, t.TempDir(), "")
-	c := newClient(t, n.Addr())
-	ctx := testContext(t)
-	open := func() *session.Session {
-		t.Helper()
-		s, err := session.Open(ctx, c, session.Options{TTL: time.Second, Subject: "test"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	kept, revoked, orphan := open(), open(), open()
-	if _, err := c.Put(ctx, "/s", nil, client.PutOptions{LeaseID: kept.LeaseID()}); err != nil {
+	w := recipetest.New(t)
+	ctx := recipetest.Context(t)
+	r := w.Client(recipetest.Way)
+	kept, revoked, orphan := r.Session(0), r.Session(0), r.Session(0)
+	if _, err := r.Put(ctx, "/s", nil, client.PutOptions{LeaseID: kept.LeaseID()}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Revoke(ctx, revoked.LeaseID()); err != nil {
+	if _, err := r.Revoke(ctx, revoked.LeaseID()); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-revoked.Lease().Context().Done():
-	case <-ctx.Done():
-		t.Fatal("the holder was not told")
+	for range 9 { // three ttls
+		r.Pass(20 * time.Second)
+		recipetest.Eventually(t, "it is renewed", func() bool { return kept.Remaining() > 35*time.Second })
 	}
+	recipetest.Wait(t, revoked.Lease().Context().Done(), "the signal")
 	if err := revoked.Lease().Err(); !errors.Is(err, lease.ErrLost) || messages.CodeOf(err) != messages.Code_CODE_LEASE_NOT_FOUND {
 		t.Fatal(err)
 	}
-	<-time.After(2500 * time.Millisecond) // real time: more than two ttls
 	if err := kept.Check(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := kept.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if g, err := c.Get(ctx, "/s", client.GetOptions{}); err != nil || g.Record != nil || !errors.Is(kept.Lease().Err(), lease.ErrEnded) {
+	if g, err := r.Get(ctx, "/s", client.GetOptions{}); err != nil || g.Record != nil || !errors.Is(kept.Lease().Err(), lease.ErrEnded) {
 		t.Fatal(g, err, kept.Lease().Err())
 	}
-	left := orphan.Remaining()
-	if err := n.Close(); err != nil {
+	if err := w.Node.Close(); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-orphan.Lease().Context().Done():
-	case <-time.After(left + 500*time.Millisecond):
-		t.Fatal("the holder was not told in time")
-	}
+	r.Clock.Jump(orphan.Remaining())
+	recipetest.Wait(t, orphan.Lease().Context().Done(), "the signal")
 	if err := orphan.Lease().Err(); !errors.Is(err, session.ErrDeadline) {
 		t.Fatal(err)
 	}

@@ -123,12 +123,18 @@ func TestB051BrokenKeepAlives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	round := func() {
+	phases := []func(r *recipetest.Resident) (release func()){
+		func(r *recipetest.Resident) func() { return r.Wire.Hold() }, // the answer is under way
+		func(r *recipetest.Resident) func() { r.Wire.Drop(true, false); return func() {} },
+		func(r *recipetest.Resident) func() { r.Wire.Drop(false, true); return func() {} },
+		func(*recipetest.Resident) func() { return func() {} }, // it may just be there
+	}
+	round := func(i int) {
 		r := w.Client(recipetest.Way)
 		if _, err := r.KeepAlive(ctx, g.LeaseID, 0); err != nil {
 			t.Fatal(err)
 		}
-		release := r.Wire.Hold() // the answer is under way
+		release := phases[i%len(phases)](r)
 		sent := make(chan struct{}, 16)
 		r.Wire.OnSend(func(m *messages.ClientMessage) {
 			if m.GetFrame() != nil {
@@ -151,13 +157,20 @@ func TestB051BrokenKeepAlives(t *testing.T) {
 		release()
 		_ = r.Close()
 	}
-	round()
+	for i := range phases {
+		round(i)
+	}
 	goroutines := runtime.NumGoroutine()
-	for range 40 {
-		round()
+	const rounds = 60
+	for i := range rounds {
+		round(i)
 	}
 	recipetest.Eventually(t, "all is as before", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
-	if l, err := w.Admin().LeaseInfo(ctx, g.LeaseID, client.LeaseInfoOptions{}); err != nil || l.Renewals < 41 {
+	recipetest.Eventually(t, "nobody but the operator is connected", func() bool {
+		s, err := w.Admin().Status(ctx)
+		return err == nil && s.Clients == 1 && s.Watchers == 0
+	})
+	if l, err := w.Admin().LeaseInfo(ctx, g.LeaseID, client.LeaseInfoOptions{}); err != nil || l.Renewals < rounds {
 		t.Fatal(l, err)
 	}
 }

@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"context"
-	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -15,10 +13,7 @@ import (
 	"github.com/concord-kv/concord/messages"
 )
 
-func TestMain(m *testing.M) {
-	node.InstallLogger(slog.New(slog.DiscardHandler))
-	os.Exit(recipetest.EachWay(m))
-}
+func TestMain(m *testing.M) { recipetest.Main(m) }
 
 // houses are the nodes by their address, with the ways in.
 var houses = struct {
@@ -29,6 +24,12 @@ var houses = struct {
 
 // startNode starts a node; it ends with the test. An empty address takes a free port.
 func startNode(t testing.TB, dir, address string) *node.Node {
+	t.Helper()
+	return startNodeWith(t, dir, address, func(*node.Config) {})
+}
+
+// startNodeWith is startNode of a node whose configuration is changed.
+func startNodeWith(t testing.TB, dir, address string, change func(*node.Config)) *node.Node {
 	t.Helper()
 	if address == "" {
 		var err error
@@ -52,6 +53,7 @@ func startNode(t testing.TB, dir, address string) *node.Node {
 	if err := door.Open(&cfg); err != nil {
 		t.Fatal(err)
 	}
+	change(&cfg)
 	n, err := node.Start(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +79,7 @@ func newClient(t testing.TB, address string) *client.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(done)
-	c, err := client.New(client.Config{Endpoints: []string{endpoint}, Dialer: d, Name: t.Name(), Timeout: 20 * time.Second})
+	c, err := client.New(client.Config{Endpoints: []string{endpoint}, Dialer: d, Name: t.Name(), Timeout: 20 * time.Second, SessionTTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

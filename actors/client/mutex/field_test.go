@@ -107,16 +107,23 @@ func revoke(t testing.TB, w *recipetest.Town, name string) {
 // Each acquisition is kept alive for itself: after a loss the next one of the same
 // client works, and the first keeps its first cause.
 func TestB045ReacquiredLockIsNeverRenewed(t *testing.T) {
-	t.Parallel()
 	w := recipetest.New(t)
 	r := w.Client(recipetest.Way)
-	first := lock(t, newMutex(t, r.Session(time.Second), "again"))
+	first := lock(t, newMutex(t, r.Session(0), "again"))
 	revoke(t, w, "again")
+	r.Pass(20 * time.Second) // to the next keep-alive
 	cause := awaitLoss(t, first)
-	second := lock(t, newMutex(t, r.Session(time.Second), "again"))
-	<-time.After(3 * time.Second) // three ttls of real time
+	s := r.Session(0)
+	second := lock(t, newMutex(t, s, "again"))
+	for range 9 { // three ttls
+		r.Pass(20 * time.Second)
+		recipetest.Eventually(t, "it is renewed", func() bool { return s.Remaining() > 35*time.Second })
+	}
 	if err := second.Lease().Err(); err != nil {
 		t.Fatal(err)
+	}
+	if l, err := w.Admin().LeaseInfo(recipetest.Context(t), s.LeaseID(), client.LeaseInfoOptions{}); err != nil || l.Renewals < 3 {
+		t.Fatal(l, err)
 	}
 	lostBy(t, cause, nil)
 	if first.Lease().Err() != cause {
@@ -366,16 +373,24 @@ func TestB076ContenderMeasuresWithItsOwnTTL(t *testing.T) {
 	w := recipetest.New(t)
 	ctx := recipetest.Context(t)
 	long := w.Client(recipetest.Way)
-	lock(t, newMutex(t, long.Session(time.Minute), "ttl"))
-	c := waiter(t, w, ctx, newMutex(t, w.Client(recipetest.Way).Session(2*time.Second), "ttl"))
+	lock(t, newMutex(t, long.Session(4*time.Minute), "ttl"))
+	short := w.Client(recipetest.Way)
+	s := short.Session(time.Minute)
+	c := waiter(t, w, ctx, newMutex(t, s, "ttl"))
 	long.Wire.Refuse(true) // crashed
-	w.Clock.Jump(time.Second)
-	select {
-	case got := <-c:
-		t.Fatal("it took over before the holder's lease ended:", got.err)
-	case <-time.After(2500 * time.Millisecond): // more than its own ttl
+	for range 6 {          // twice the contender's ttl, for the cluster and for it
+		w.Clock.Jump(20 * time.Second)
+		short.Pass(20 * time.Second)
+		recipetest.Eventually(t, "the contender is kept alive", func() bool { return s.Remaining() > 35*time.Second })
 	}
-	revoke(t, w, "ttl")
+	if len(c) != 0 {
+		t.Fatal("it took over before the holder's lease ended:", (<-c).err)
+	}
+	for len(c) == 0 { // the rest of the holder's ttl; the waiter's context bounds it
+		w.Clock.Jump(10 * time.Second)
+		short.Pass(10 * time.Second)
+		recipetest.Eventually(t, "the contender is kept alive", func() bool { return s.Remaining() > 35*time.Second })
+	}
 	got := recipetest.Wait(t, c, "the contender")
 	if got.err != nil {
 		t.Fatal(got.err)

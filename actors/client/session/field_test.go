@@ -85,9 +85,9 @@ func TestB037CadenceDependsOnTheTTLOnly(t *testing.T) {
 	const thirds = 12
 	for i := range thirds {
 		r.Pass(20 * time.Second)
-		recipetest.Eventually(t, "the renewal", func() bool { return int(n.Load()) > i && s.Remaining() > 55*time.Second })
+		recipetest.Eventually(t, "the renewal", func() bool { return int(n.Load()) > i && s.Remaining() > 35*time.Second })
 	}
-	if got := n.Load(); got < thirds || got > thirds+2 {
+	if got := n.Load(); got < thirds || got > thirds*3/2 { // an attempt that a jump overtook is made again
 		t.Fatalf("%d renewals in %d thirds of the ttl", got, thirds)
 	}
 	r.Wire.Refuse(true)
