@@ -117,7 +117,8 @@ func (c *Client) do(ctx context.Context, op *messages.Operation) (*messages.Repl
 	if !ok {
 		timeout = c.cfg.Timeout
 	}
-	stepBefore(c.cfg.Clock, op)
+	who := stepName(ctx)
+	stepAt(c.cfg.Clock, who, "ask", op)
 	now := c.cfg.Clock.Now()
 	call := pipeline.NewCall(kindOf(op), op, now+timeout)
 	if err := c.submit(call, now); err != nil {
@@ -131,6 +132,7 @@ func (c *Client) do(ctx context.Context, op *messages.Operation) (*messages.Repl
 		c.mu.Unlock()
 		<-call.Done()
 	}
+	stepAt(c.cfg.Clock, who, "answer", op)
 	return call.Reply, call.Err
 }
 

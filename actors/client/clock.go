@@ -27,16 +27,39 @@ func step(c Clock, what string) {
 	}
 }
 
-// stepBefore is step before a request is sent, named by what it says.
-func stepBefore(c Clock, m proto.Message) {
+// stepAt is step before a request is sent and after it was answered, named by who does
+// what and by what the request says.
+func stepAt(c Clock, who, what string, m proto.Message) {
 	if s, ok := c.(Stepper); ok {
 		b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-		s.Step(StepCall + string(b))
+		s.Step(StepCall + what + " " + who + " " + string(b))
 	}
 }
 
-// StepCall is how the name of a Step begins that comes before a request is sent.
+// StepCall is how the name of a Step begins that comes before a request is sent, and when
+// something came that a goroutine has waited for: what calls do, and recipes with them.
 const StepCall = "call "
+
+// StepAfter is a Step of a goroutine that has waited and goes on, for recipes. It does
+// nothing unless the clock is a Stepper.
+func StepAfter(ctx context.Context, c Clock, what string) {
+	if s, ok := c.(Stepper); ok {
+		s.Step(StepCall + what + " " + stepName(ctx))
+	}
+}
+
+type stepNameKey struct{}
+
+// NameSteps returns a context whose calls have a name for a Stepper, which tells two that
+// ask the same at one time apart.
+func NameSteps(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, stepNameKey{}, name)
+}
+
+func stepName(ctx context.Context) string {
+	name, _ := ctx.Value(stepNameKey{}).(string)
+	return name
+}
 
 // Pause waits on a clock; false when ctx was over first, also for no time at all.
 func Pause(ctx context.Context, clock Clock, d time.Duration) bool {
@@ -48,8 +71,10 @@ func Pause(ctx context.Context, clock Clock, d time.Duration) bool {
 	defer t.Stop()
 	select {
 	case <-over:
+		StepAfter(ctx, clock, "pause")
 		return true
 	case <-ctx.Done():
+		StepAfter(ctx, clock, "pause")
 		return false
 	}
 }

@@ -36,6 +36,7 @@ type WatchBatch = pipeline.Batch
 // mend: compacted above all. One goroutine at a time may call Next.
 type Watcher struct {
 	client  *Client
+	who     string // to a Stepper
 	request *messages.WatchRequest
 	watch   *pipeline.Watch
 	stop    func() bool
@@ -86,7 +87,8 @@ func (c *Client) openWatch(ctx context.Context, r *messages.WatchRequest, progre
 	if err := messages.ValidateWatch(r); err != nil {
 		return nil, nil, err
 	}
-	stepBefore(c.cfg.Clock, r)
+	who := stepName(ctx)
+	stepAt(c.cfg.Clock, who, "watch", r)
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -98,8 +100,9 @@ func (c *Client) openWatch(ctx context.Context, r *messages.WatchRequest, progre
 		return nil, nil, err
 	}
 	c.kick()
-	w := &Watcher{client: c, request: r, watch: pw}
+	w := &Watcher{client: c, who: who, request: r, watch: pw}
 	started, err := w.awaitStart(ctx)
+	w.step("began")
 	if err != nil {
 		w.end(err)
 		return nil, nil, err
@@ -166,13 +169,20 @@ func (w *Watcher) Next(ctx context.Context) (WatchBatch, error) {
 		case end != nil:
 			return WatchBatch{}, end
 		}
+		if ctx.Err() != nil {
+			return WatchBatch{}, contextEnded(ctx) // it has not waited
+		}
 		select {
 		case <-w.watch.Changed:
+			w.step("next")
 		case <-ctx.Done():
+			w.step("next")
 			return WatchBatch{}, contextEnded(ctx)
 		}
 	}
 }
+
+func (w *Watcher) step(what string) { stepAt(w.client.cfg.Clock, w.who, what, w.request) }
 
 // Batches goes through the batches; an error is the last.
 func (w *Watcher) Batches(ctx context.Context) iter.Seq2[WatchBatch, error] {
@@ -195,7 +205,7 @@ func (w *Watcher) Close() {
 }
 
 func (w *Watcher) end(reason error) {
-	stepBefore(w.client.cfg.Clock, w.request)
+	w.step("close")
 	w.client.mu.Lock()
 	w.client.pipe.CloseWatch(w.watch, reason)
 	w.client.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/concord-kv/concord/actors/client"
 	"github.com/concord-kv/concord/actors/client/election"
 	"github.com/concord-kv/concord/actors/client/fence"
 	"github.com/concord-kv/concord/actors/client/flight"
@@ -100,7 +101,7 @@ func (r *recipes) init(w *World) {
 
 // begin starts a tour on a goroutine of its client.
 func (r *recipes) begin(t *tour) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(client.NameSteps(context.Background(), t.name))
 	t.world, t.cancel = r.world, cancel
 	r.mu.Lock()
 	r.tours = append(r.tours, t)
@@ -139,7 +140,7 @@ func (t *tour) run(ctx context.Context) error {
 	}
 	t.set(func() { t.s, t.state = s, tourWaiting })
 	defer func() {
-		bounded, cancel := context.WithTimeout(context.Background(), time.Second)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = s.Close(bounded)
 	}()
@@ -173,7 +174,7 @@ func (t *tour) lock(ctx context.Context, s *session.Session) error {
 	}
 	t.granted(h.Lease(), h.Token())
 	t.work(ctx)
-	return t.release(h.Unlock)
+	return t.release(ctx, h.Unlock)
 }
 
 func (t *tour) campaign(ctx context.Context, s *session.Session) error {
@@ -188,7 +189,7 @@ func (t *tour) campaign(ctx context.Context, s *session.Session) error {
 	t.granted(term.Lease(), term.Token())
 	_ = term.Proclaim(ctx, []byte(t.name+" leads"))
 	t.work(ctx)
-	return t.release(term.Resign)
+	return t.release(ctx, term.Resign)
 }
 
 func (t *tour) fly(ctx context.Context, s *session.Session) error {
@@ -229,7 +230,7 @@ func (t *tour) register(ctx context.Context) error {
 	t.set(func() { t.reg, t.state = reg, tourHolding; t.world.recipes.stats.Grants++ })
 	t.pause(ctx, t.hold)
 	t.set(func() { t.state = tourReleasing })
-	bounded, cancel := context.WithTimeout(context.Background(), time.Second)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	return reg.Close(bounded)
 }
@@ -283,9 +284,9 @@ func (t *tour) work(ctx context.Context) {
 }
 
 // release gives the right up.
-func (t *tour) release(f func(context.Context) error) error {
+func (t *tour) release(ctx context.Context, f func(context.Context) error) error {
 	t.set(func() { t.state = tourReleasing })
-	bounded, cancel := context.WithTimeout(context.Background(), time.Second)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	err := f(bounded)
 	if !errors.Is(err, lease.ErrLost) {
@@ -302,8 +303,8 @@ func (t *tour) pause(ctx context.Context, d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-over:
-		return true
 	case <-ctx.Done():
-		return false
 	}
+	client.StepAfter(ctx, &t.client.clock, "work")
+	return ctx.Err() == nil
 }

@@ -64,7 +64,7 @@ type Registration struct {
 // Open registers the key with a value and returns once it is there. The client's writes
 // must be numbered (not Config.OneShot).
 func Open(ctx context.Context, c *client.Client, key string, value []byte, opts Options) (*Registration, error) {
-	run, stop := context.WithCancel(context.Background())
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r := &Registration{client: c, key: key, opts: opts, value: value, stop: stop, done: make(chan struct{})}
 	if err := r.register(ctx, opts.Wait); err != nil {
 		stop()

@@ -75,12 +75,17 @@ func (r *Registration) awaitGone(ctx context.Context, s *session.Session, by *me
 	defer stop()
 	select {
 	case <-gone:
-		return nil
 	case <-s.Lease().Over():
-		return s.Lease().Err()
 	case <-ctx.Done():
+	}
+	client.StepAfter(ctx, r.client.Clock(), "await")
+	if lost := s.Lease().Err(); lost != nil {
+		return lost
+	}
+	if ctx.Err() != nil {
 		return errors.Join(r.taken(by), context.Cause(ctx))
 	}
+	return nil
 }
 
 // run follows the registration until it is closed, or lost for good.
@@ -92,8 +97,11 @@ func (r *Registration) run(ctx context.Context) {
 		r.mu.Unlock()
 		select {
 		case <-ctx.Done():
-			return // Close does the rest
 		case <-hold.Lease().Over():
+		}
+		client.StepAfter(ctx, r.client.Clock(), "follow")
+		if ctx.Err() != nil {
+			return // Close does the rest
 		}
 		r.change(State{Err: over(hold)}, nil)
 		hold.End()

@@ -2,6 +2,8 @@ package session
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/concord-kv/concord/actors/client"
 	"github.com/concord-kv/concord/messages"
@@ -46,8 +48,8 @@ func (s *Session) tellDependents() {
 	s.dependents.tell = nil
 	s.mu.Unlock()
 	err := s.Lease().Err()
-	for _, over := range all {
-		over(err)
+	for _, id := range slices.Sorted(maps.Keys(all)) { // who came first is told first
+		all[id](err)
 	}
 	close(s.told)
 }

@@ -2,6 +2,9 @@ package session
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/concord-kv/concord/actors/client"
@@ -52,7 +55,7 @@ func (s *Session) WhenGone(key string, createRevision, seen uint64, gone func())
 	id := g.next
 	w := g.keys[k]
 	if w == nil {
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(client.NameSteps(context.Background(), fmt.Sprintf("gone %x", s.id)))
 		w = &goneWatch{stop: cancel, waiting: make(map[uint64]func())}
 		g.keys[k] = w
 		go s.watchKey(ctx, w, k, max(seen, createRevision)+1)
@@ -125,7 +128,7 @@ func (s *Session) announce(w *goneWatch, k goneKey) {
 	waiting := w.waiting
 	w.waiting = nil
 	s.mu.Unlock()
-	for _, gone := range waiting {
-		gone()
+	for _, id := range slices.Sorted(maps.Keys(waiting)) { // who came first is told first
+		waiting[id]()
 	}
 }

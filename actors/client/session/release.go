@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -81,7 +82,7 @@ func (s *Session) deleteOwn(ctx context.Context, key string, mine *messages.Comp
 }
 
 func (s *Session) cleanUp() {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(client.NameSteps(context.Background(), fmt.Sprintf("clean %x", s.id)))
 	defer cancel()
 	defer s.Attach(func(error) { cancel() })()
 	for retry := cleanRetryMin; ; {

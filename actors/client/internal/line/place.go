@@ -91,8 +91,13 @@ func (p *Place) await(ctx context.Context, before *messages.Record, revision uin
 	case <-gone:
 	case <-out:
 	case <-s.Lease().Over():
-		return held(s)
 	case <-ctx.Done():
+	}
+	client.StepAfter(ctx, s.Client().Clock(), "await")
+	if lost := held(s); lost != nil {
+		return lost
+	}
+	if ctx.Err() != nil {
 		return contextOver(ctx)
 	}
 	return nil
@@ -105,12 +110,17 @@ func (p *Place) pause(ctx context.Context) error {
 	defer t.Stop()
 	select {
 	case <-over:
-		return nil
 	case <-s.Lease().Over():
-		return held(s)
 	case <-ctx.Done():
+	}
+	client.StepAfter(ctx, s.Client().Clock(), "await")
+	if lost := held(s); lost != nil {
+		return lost
+	}
+	if ctx.Err() != nil {
 		return contextOver(ctx)
 	}
+	return nil
 }
 
 // GiveUp leaves the line. It waits a moment for the confirmation; without one the
