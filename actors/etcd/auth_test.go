@@ -1,8 +1,6 @@
 package etcd_test
 
 import (
-	"context"
-	"crypto/tls"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,139 +9,68 @@ import (
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/concord-kv/concord/actors/node"
 	"github.com/concord-kv/concord/cluster/certs"
 )
 
-// TestAuth: with TLS and authorization on, a client is who its token or its certificate
-// says, and nobody without one; over gRPC, in watches and over HTTP.
-func TestAuth(t *testing.T) {
-	ca, err := certs.NewAuthority("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	issue := func(name string) tls.Certificate {
-		p, err := ca.Issue(certs.Request{Name: name, Hosts: []string{"127.0.0.1"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := p.TLS()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	server := certs.ServerTLS(issue("node"), ca.Pool())
-	server.ClientAuth = tls.VerifyClientCertIfGiven
-	n, err := node.Start(node.Config{Dir: t.TempDir(), Etcd: &node.Etcd{Address: "127.0.0.1:0", TLS: server}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	t.Cleanup(cancel)
-	dial := func(cert *tls.Certificate) *grpc.ClientConn {
-		c, err := grpc.NewClient(n.EtcdAddr(), grpc.WithTransportCredentials(credentials.NewTLS(certs.ClientTLS(ca.Pool(), cert))))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	ann := issue("ann")
-	nobody, annConn := dial(nil), dial(&ann)
-	auth := pb.NewAuthClient(nobody)
-
-	if _, err := auth.AuthEnable(ctx, &pb.AuthEnableRequest{}); !same(err, rpctypes.ErrGRPCRootUserNotExist) {
+// TestAuthEnable: authorization is enabled once root is there and has its role; a
+// permission over a range takes the place of the one before.
+func TestAuthEnable(t *testing.T) {
+	g := startGuarded(t)
+	if _, err := g.auth.AuthEnable(g.ctx, &pb.AuthEnableRequest{}); !same(err, rpctypes.ErrGRPCRootUserNotExist) {
 		t.Fatalf("without root: %v", err)
 	}
-	must := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(auth.UserAdd(ctx, &pb.AuthUserAddRequest{Name: "root", Password: "rootpassword"}))
-	if _, err := auth.AuthEnable(ctx, &pb.AuthEnableRequest{}); !same(err, rpctypes.ErrGRPCRootRoleNotExist) {
+	g.must(g.auth.UserAdd(g.ctx, &pb.AuthUserAddRequest{Name: "root", Password: "rootpassword"}))
+	if _, err := g.auth.AuthEnable(g.ctx, &pb.AuthEnableRequest{}); !same(err, rpctypes.ErrGRPCRootRoleNotExist) {
 		t.Fatalf("without the role: %v", err)
 	}
-	must(auth.UserGrantRole(ctx, &pb.AuthUserGrantRoleRequest{User: "root", Role: "root"}))
-	must(auth.UserAdd(ctx, &pb.AuthUserAddRequest{Name: "ann", Options: &authpb.UserAddOptions{NoPassword: true}}))
-	must(auth.RoleAdd(ctx, &pb.AuthRoleAddRequest{Name: "reader"}))
-	grant := func(kind authpb.Permission_Type) {
-		t.Helper()
-		must(auth.RoleGrantPermission(ctx, &pb.AuthRoleGrantPermissionRequest{
-			Name: "reader", Perm: &authpb.Permission{PermType: kind, Key: []byte("/ann/"), RangeEnd: []byte("/ann0")},
-		}))
+	g.must(g.auth.RoleAdd(g.ctx, &pb.AuthRoleAddRequest{Name: "ann"}))
+	for _, kind := range []authpb.Permission_Type{authpb.Permission_READWRITE, authpb.Permission_WRITE, authpb.Permission_READ} {
+		g.grant("ann", kind)
+		role, err := g.auth.RoleGet(g.ctx, &pb.AuthRoleGetRequest{Role: "ann"})
+		if err != nil || len(role.Perm) != 1 || role.Perm[0].PermType != kind {
+			t.Fatalf("%v %v", role, err)
+		}
 	}
-	grant(authpb.Permission_READWRITE)
-	grant(authpb.Permission_READ) // in its place
-	role, err := auth.RoleGet(ctx, &pb.AuthRoleGetRequest{Role: "reader"})
-	if err != nil || len(role.Perm) != 1 || role.Perm[0].PermType != authpb.Permission_READ {
-		t.Fatalf("%v %v", role, err)
+	for name, p := range map[string]*authpb.Permission{"an empty range": {Key: []byte("b"), RangeEnd: []byte("a")}, "no key": {RangeEnd: []byte{0}}} {
+		_, err := g.auth.RoleGrantPermission(g.ctx, &pb.AuthRoleGrantPermissionRequest{Name: "ann", Perm: p})
+		if !same(err, rpctypes.ErrGRPCInvalidAuthMgmt) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
-	must(auth.UserGrantRole(ctx, &pb.AuthUserGrantRoleRequest{User: "ann", Role: "reader"}))
-	must(auth.AuthEnable(ctx, &pb.AuthEnableRequest{}))
+	g.must(g.auth.UserGrantRole(g.ctx, &pb.AuthUserGrantRoleRequest{User: "root", Role: "root"}))
+	g.must(g.auth.AuthEnable(g.ctx, &pb.AuthEnableRequest{}))
+	if r, err := g.auth.AuthStatus(g.ctx, &pb.AuthStatusRequest{}); err != nil || !r.Enabled {
+		t.Fatalf("asked by nobody: %v %v", r, err)
+	}
+	g.must(g.auth.AuthDisable(g.with(g.authenticate()), &pb.AuthDisableRequest{}))
+	g.must(g.auth.UserList(g.ctx, &pb.AuthUserListRequest{}))
+}
 
-	get := func(ctx context.Context, c *grpc.ClientConn, key string) error {
-		_, err := pb.NewKVClient(c).Range(ctx, &pb.RangeRequest{Key: []byte(key)})
-		return err
-	}
-	put := func(ctx context.Context, c *grpc.ClientConn, key string) error {
-		_, err := pb.NewKVClient(c).Put(ctx, &pb.PutRequest{Key: []byte(key)})
-		return err
-	}
-	token, err := auth.Authenticate(ctx, &pb.AuthenticateRequest{Name: "root", Password: "rootpassword"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	with := func(token string) context.Context {
-		return metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, token)
-	}
-	_, wrong := auth.Authenticate(ctx, &pb.AuthenticateRequest{Name: "root", Password: "not the password"})
+// TestIdentity: a client is who its token or its certificate says, the token first, and
+// nobody without one; over gRPC and over HTTP.
+func TestIdentity(t *testing.T) {
+	g := startGuarded(t)
+	g.enable()
+	_, wrong := g.auth.Authenticate(g.ctx, &pb.AuthenticateRequest{Name: "root", Password: "not the password"})
 	for name, c := range map[string]struct{ got, want error }{
-		"nobody":                      {get(ctx, nobody, "/ann/1"), rpctypes.ErrGRPCUserEmpty},
-		"a certificate, its keys":     {get(ctx, annConn, "/ann/1"), nil},
-		"a certificate, other keys":   {get(ctx, annConn, "/other"), rpctypes.ErrGRPCPermissionDenied},
-		"a certificate, to write":     {put(ctx, annConn, "/ann/1"), rpctypes.ErrGRPCPermissionDenied},
-		"a token":                     {put(with(token.Token), nobody, "/other"), nil},
-		"a token goes first":          {put(with(token.Token), annConn, "/other"), nil},
-		"not a token":                 {get(with("forged"), nobody, "/ann/1"), rpctypes.ErrGRPCInvalidAuthToken},
-		"another password":            {wrong, rpctypes.ErrGRPCAuthFailed},
-		"only root changes users":     {second(pb.NewAuthClient(annConn).UserAdd(ctx, &pb.AuthUserAddRequest{Name: "x", Password: "xxxxxxxxx"})), rpctypes.ErrGRPCPermissionDenied},
-		"only root takes snapshots":   {snapshotError(ctx, annConn), rpctypes.ErrGRPCPermissionDenied},
-		"a delete of others' keys":    {deleteError(ctx, annConn), rpctypes.ErrGRPCPermissionDenied},
-		"a transaction of other keys": {txnError(ctx, annConn), rpctypes.ErrGRPCPermissionDenied},
+		"nobody":                  {getError(g.ctx, g.nobody, "/ann/1"), rpctypes.ErrGRPCUserEmpty},
+		"a certificate":           {getError(g.ctx, g.ann, "/ann/1"), nil},
+		"a certificate of nobody": {getError(g.ctx, g.dial("stranger"), "/ann/1"), rpctypes.ErrGRPCPermissionDenied},
+		"a token":                 {putError(g.with(g.token), g.nobody, "/other"), nil},
+		"a token goes first":      {putError(g.with(g.token), g.ann, "/other"), nil},
+		"not a token":             {getError(g.with("forged"), g.nobody, "/ann/1"), rpctypes.ErrGRPCInvalidAuthToken},
+		"another password":        {wrong, rpctypes.ErrGRPCAuthFailed},
 	} {
 		if !same(c.got, c.want) {
 			t.Errorf("%s: %v, want %v", name, c.got, c.want)
 		}
 	}
-	stream, err := pb.NewWatchClient(annConn).Watch(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for key, created := range map[string]string{"/other": rpctypes.ErrGRPCPermissionDenied.Error(), "/ann/1": ""} {
-		err := stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte(key)}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r, err := stream.Recv(); err != nil || r.CancelReason != created || r.Canceled != (created != "") {
-			t.Fatalf("%s: %v %v", key, r, err)
-		}
-	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: certs.ClientTLS(ca.Pool(), nil)}}
-	for auth, code := range map[string]int{"": http.StatusBadRequest, token.Token: http.StatusOK, "forged": http.StatusUnauthorized} {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+n.EtcdAddr()+"/v3/kv/range", strings.NewReader(`{"key":"YQ=="}`))
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: certs.ClientTLS(g.ca.Pool(), nil)}}
+	for auth, code := range map[string]int{"": http.StatusBadRequest, g.token: http.StatusOK, "forged": http.StatusUnauthorized} {
+		r, err := http.NewRequestWithContext(g.ctx, http.MethodPost, "https://"+g.node.EtcdAddr()+"/v3/kv/range", strings.NewReader(`{"key":"YQ=="}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,36 +86,58 @@ func TestAuth(t *testing.T) {
 			t.Errorf("HTTP with %q: %s, want %d", auth, a.Status, code)
 		}
 	}
-	must(auth.AuthDisable(with(token.Token), &pb.AuthDisableRequest{}))
-	if err := get(ctx, nobody, "/other"); err != nil {
-		t.Fatal(err)
+	client.CloseIdleConnections()
+}
+
+// TestTokenEnds: a token is refused once its time is over, in the words after which
+// etcd's clients get themselves another one; a watch that was opened with it ends so that
+// they resume it.
+func TestTokenEnds(t *testing.T) {
+	g := startGuarded(t)
+	g.enable()
+	s, r := g.watching(g.with(g.token), g.nobody, "/ann/1")
+	if r.Canceled {
+		t.Fatalf("%v", r)
+	}
+	g.must(nil, getError(g.with(g.token), g.nobody, "/ann/1"))
+	g.later.Add(2 * time.Hour.Milliseconds())
+	if err := getError(g.with(g.token), g.nobody, "/ann/1"); !same(err, rpctypes.ErrGRPCInvalidAuthToken) {
+		t.Fatalf("after its time: %v", err)
+	}
+	if _, err := s.Recv(); status.Code(err) != codes.Unavailable {
+		t.Fatalf("the watch: %v", err)
+	}
+	if _, r := g.watching(g.with(g.token), g.nobody, "/ann/1"); r.CancelReason != rpctypes.ErrGRPCInvalidAuthToken.Error() {
+		t.Fatalf("another watch: %v", r)
+	}
+	fresh := g.authenticate()
+	g.must(nil, getError(g.with(fresh), g.nobody, "/ann/1"))
+	g.must(g.auth.UserChangePassword(g.with(fresh), &pb.AuthUserChangePasswordRequest{Name: "root", Password: "anotherpassword"}))
+	if err := getError(g.with(fresh), g.nobody, "/ann/1"); !same(err, rpctypes.ErrGRPCInvalidAuthToken) {
+		t.Fatalf("after another password: %v", err)
 	}
 }
 
-func same(a, b error) bool {
-	x, y := status.Convert(a), status.Convert(b)
-	return x.Code() == y.Code() && x.Message() == y.Message()
-}
-
-func snapshotError(ctx context.Context, c *grpc.ClientConn) error {
-	s, err := pb.NewMaintenanceClient(c).Snapshot(ctx, &pb.SnapshotRequest{})
-	if err == nil {
-		_, err = s.Recv()
+// TestWatchLosesItsRights: a watch whose rights are taken away is cancelled before the next
+// event; the others of its stream go on.
+func TestWatchLosesItsRights(t *testing.T) {
+	g := startGuarded(t)
+	g.enable()
+	root := g.with(g.token)
+	g.must(g.auth.RoleAdd(root, &pb.AuthRoleAddRequest{Name: "more"}))
+	g.must(g.auth.RoleGrantPermission(root, &pb.AuthRoleGrantPermissionRequest{Name: "more", Perm: &authpb.Permission{Key: []byte("/more")}}))
+	g.must(g.auth.UserGrantRole(root, &pb.AuthUserGrantRoleRequest{User: "ann", Role: "more"}))
+	s, r := g.watching(g.ctx, g.ann, "/more")
+	if other := g.watchMore(s, "/ann/1"); r.Canceled || other.Canceled {
+		t.Fatalf("%v %v", r, other)
 	}
-	return err
-}
-
-func deleteError(ctx context.Context, c *grpc.ClientConn) error {
-	_, err := pb.NewKVClient(c).DeleteRange(ctx, &pb.DeleteRangeRequest{Key: []byte("/other")})
-	return err
-}
-
-// txnError compares a range that reaches beyond the client's keys: whether it holds would
-// tell what is there.
-func txnError(ctx context.Context, c *grpc.ClientConn) error {
-	_, err := pb.NewKVClient(c).Txn(ctx, &pb.TxnRequest{
-		Compare: []*pb.Compare{{Key: []byte("/ann/1"), RangeEnd: []byte{0}, Target: pb.Compare_VERSION, TargetUnion: &pb.Compare_Version{Version: 3}}},
-		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("/ann/1")}}}},
-	})
-	return err
+	g.must(g.auth.UserRevokeRole(root, &pb.AuthUserRevokeRoleRequest{Name: "ann", Role: "more"}))
+	g.must(nil, putError(root, g.nobody, "/more"))
+	if r, err := s.Recv(); err != nil || r.WatchId != 0 || !r.Canceled || r.CancelReason != rpctypes.ErrGRPCPermissionDenied.Error() || len(r.Events) != 0 {
+		t.Fatalf("%v %v", r, err)
+	}
+	g.must(nil, putError(root, g.nobody, "/ann/1"))
+	if r, err := s.Recv(); err != nil || r.WatchId != 1 || len(r.Events) != 1 {
+		t.Fatalf("%v %v", r, err)
+	}
 }

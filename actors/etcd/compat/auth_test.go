@@ -204,7 +204,7 @@ var authDiffers = func() map[string][2]string {
 		d["what is left of others' lease as "+user] = [2]string{denied, "ok"}
 		d["leases as "+user] = [2]string{"ok", denied}
 		if user != "ann" {
-			d["grant as "+user] = [2]string{denied, "ok"}
+			d["grant a lease as "+user] = [2]string{denied, "ok"}
 		}
 	}
 	return d

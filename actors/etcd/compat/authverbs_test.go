@@ -141,7 +141,7 @@ var guardedVerbs = []guardedVerb{
 	watchKeys("watch a prefix", "/w/", "/w0"),
 	watchKeys("watch others", "/other", ""),
 	watchKeys("watch everything", "\x00", "\x00"),
-	leaseVerb("grant", func(ctx context.Context, l pb.LeaseClient) (proto.Message, error) {
+	leaseVerb("grant a lease", func(ctx context.Context, l pb.LeaseClient) (proto.Message, error) {
 		return l.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: 600})
 	}),
 	leaseVerb("what is left of others' lease", func(ctx context.Context, l pb.LeaseClient) (proto.Message, error) {

@@ -19,6 +19,13 @@ func freePort(t testing.TB) string { return need(port.Address())(t) }
 // startCluster starts three nodes in this process, each with an etcd endpoint.
 func startCluster(t testing.TB) []*node.Node {
 	t.Helper()
+	nodes, _ := startMembers(t)
+	return nodes
+}
+
+// startMembers also returns where they are.
+func startMembers(t testing.TB) ([]*node.Node, []*messages.MemberAddress) {
+	t.Helper()
 	const n = 3
 	var members []*messages.MemberAddress
 	initial := map[uint64]string{}
@@ -47,7 +54,7 @@ func startCluster(t testing.TB) []*node.Node {
 			t.Fatal("the cluster does not come up")
 		}
 	}
-	return nodes
+	return nodes, members
 }
 
 func endpoints(nodes []*node.Node) (list []string) {
@@ -144,6 +151,12 @@ func TestMembersAgree(t *testing.T) {
 	list := need(c.MemberList(ctx))(t)
 	if len(list.Members) != 3 {
 		t.Fatalf("members: %v", list.Members)
+	}
+	for i := range nodes { // each tells the others where it is within a beat
+		eventually(t, "a member's endpoint is not told", func() bool {
+			list = need(c.MemberList(ctx))(t)
+			return len(list.Members[i].ClientURLs) == 1
+		})
 	}
 	leaders, sums := map[uint64]bool{}, map[uint32]bool{}
 	for i, n := range nodes {
