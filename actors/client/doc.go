@@ -32,14 +32,20 @@
 //     interrupted may have had its effect.
 //   - Others must find this process while it lives: registration. Says who may be asked,
 //     gives no right to anything, and does not say that it works.
+//   - Every change handled, also those while this process was away: consumer. Each
+//     comes at least once, in order. Does not keep two consumers of a name apart, and
+//     waits for whoever is away only as long as its cursor's lease lives.
+//   - A copy of some keys to read at memory's speed: mirror. Never a mix of two
+//     revisions, but behind the cluster: not for deciding who may do something.
 //   - A right of your own kind, kept alive and lost in time: session, and keys attached
 //     to its lease.
 //   - A holder's signal for a right that comes from elsewhere: lease.
 //   - A change that must happen only if nothing else has changed: no lock at all, but a
 //     Txn with compares, which needs no lease and cannot be paused half-way.
 //
-// All of them hang on a session, and end with it. Several may share one: then they are
-// lost together. They need a client whose writes are numbered, not Config.OneShot.
+// Mutex, election, flight and registration hang on a session, and end with it. Several
+// may share one: then they are lost together. They need a client whose writes are
+// numbered, not Config.OneShot.
 //
 // Package pipeline is the client's core without I/O.
 package client

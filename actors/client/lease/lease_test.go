@@ -5,8 +5,19 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bubble runs a test in a bubble of its own, which fails if a goroutine is left in it.
+func bubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
 
 var (
 	errFirst  = errors.New("first")
@@ -38,10 +49,16 @@ func TestLife(t *testing.T) {
 		{story: "end probe1", over: true, ended: true},
 	}
 	for _, tc := range cases {
-		t.Run(tc.story, func(t *testing.T) {
+		bubble(t, tc.story, func(t *testing.T) {
 			var passed error
 			c := NewController("orders", Options{Probe: func() error { return passed }})
 			l := c.Lease()
+			var signals, freed atomic.Int32
+			context.AfterFunc(l.Context(), func() { signals.Add(1) })
+			for range 3 {
+				go func() { <-l.Over(); freed.Add(1) }()
+			}
+			defer c.End() // for who waits for the end of a lease that is held
 			for word := range strings.FieldsSeq(tc.story) {
 				switch word {
 				case "lose0":
@@ -56,6 +73,13 @@ func TestLife(t *testing.T) {
 					passed = errFirst
 					_ = l.Err()
 				}
+				synctest.Wait() // what this set off has been done
+				if n := signals.Load(); n > 1 || (n == 1) != (l.Context().Err() != nil) {
+					t.Errorf("after %s: %d signals", word, n)
+				}
+			}
+			if n := freed.Load(); (n == 3) != tc.over {
+				t.Errorf("%d of 3 who wait for the end were freed", n)
 			}
 			if got := l.Context().Err() != nil; got != tc.signal {
 				t.Errorf("signalled %v, want %v", got, tc.signal)
@@ -135,13 +159,13 @@ func TestSignalMayCallBack(t *testing.T) {
 
 func TestWith(t *testing.T) {
 	errWork := errors.New("work")
-	t.Run("passes the result", func(t *testing.T) {
+	bubble(t, "passes the result", func(t *testing.T) {
 		c := NewController("k", Options{})
 		if err := With(context.Background(), c.Lease(), func(context.Context) error { return errWork }); err != errWork {
 			t.Fatal(err)
 		}
 	})
-	t.Run("a loss stops the work and carries its error", func(t *testing.T) {
+	bubble(t, "a loss stops the work and carries its error", func(t *testing.T) {
 		c := NewController("k", Options{})
 		err := With(context.Background(), c.Lease(), func(ctx context.Context) error {
 			c.Lose(errFirst)
@@ -156,14 +180,14 @@ func TestWith(t *testing.T) {
 			t.Fatalf("%#v", err)
 		}
 	})
-	t.Run("a loss that the work did not notice is reported", func(t *testing.T) {
+	bubble(t, "a loss that the work did not notice is reported", func(t *testing.T) {
 		c := NewController("k", Options{})
 		err := With(context.Background(), c.Lease(), func(context.Context) error { c.Lose(nil); return nil })
 		if !errors.Is(err, ErrLost) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("the caller's cancel is not a loss", func(t *testing.T) {
+	bubble(t, "the caller's cancel is not a loss", func(t *testing.T) {
 		c := NewController("k", Options{})
 		ctx, cancel := context.WithCancel(context.Background())
 		err := With(ctx, c.Lease(), func(ctx context.Context) error { cancel(); <-ctx.Done(); return ctx.Err() })
@@ -171,7 +195,7 @@ func TestWith(t *testing.T) {
 			t.Fatal(err, c.Lease().Err())
 		}
 	})
-	t.Run("an ended lease does not start", func(t *testing.T) {
+	bubble(t, "an ended lease does not start", func(t *testing.T) {
 		c := NewController("k", Options{})
 		c.End()
 		err := With(context.Background(), c.Lease(), func(context.Context) error { t.Error("ran"); return nil })
@@ -179,13 +203,13 @@ func TestWith(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("ending inside the work is no loss", func(t *testing.T) {
+	bubble(t, "ending inside the work is no loss", func(t *testing.T) {
 		c := NewController("k", Options{})
 		if err := With(context.Background(), c.Lease(), func(context.Context) error { c.End(); return nil }); err != nil {
 			t.Fatal(err)
 		}
 	})
-	t.Run("a panic passes through", func(t *testing.T) {
+	bubble(t, "a panic passes through", func(t *testing.T) {
 		c := NewController("k", Options{})
 		defer func() {
 			if recover() != "boom" || c.Lease().Err() != nil {
@@ -194,7 +218,7 @@ func TestWith(t *testing.T) {
 		}()
 		_ = With(context.Background(), c.Lease(), func(context.Context) error { panic("boom") })
 	})
-	t.Run("a context of any type works", func(t *testing.T) {
+	bubble(t, "a context of any type works", func(t *testing.T) {
 		c := NewController("k", Options{})
 		odd := struct {
 			context.Context
