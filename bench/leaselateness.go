@@ -45,6 +45,7 @@ func (l *leases) lateness(ctx context.Context) (Measure, error) {
 	if err := l.each(ctx, l.n, func(ctx context.Context, _ int) error { return l.grantEnding(ctx, e) }); err != nil {
 		return Measure{}, err
 	}
+	_, termBefore, _ := l.leader(ctx)
 	begin := time.Now()
 	until, cancel := context.WithDeadline(ctx, begin.Add(l.Warmup+l.Duration))
 	defer cancel()
@@ -68,12 +69,13 @@ func (l *leases) lateness(ctx context.Context) (Measure, error) {
 		}
 	}
 	group.Wait()
+	_, termAfter, _ := l.leader(ctx)
 	m := measureOf(e.most, l.Duration)
 	m.Detail = map[string]float64{
 		"ended_early": float64(e.early), "refused": float64(e.refused),
 		"at_least_p50_ms": millis(e.least.ValueAtQuantile(50)), "at_least_p99_ms": millis(e.least.ValueAtQuantile(99)), "at_least_max_ms": millis(e.least.Max()),
 		"grant_p50_ms": millis(e.grants.ValueAtQuantile(50)), "grant_p99_ms": millis(e.grants.ValueAtQuantile(99)), "grant_max_ms": millis(e.grants.Max()),
-		"apply_longest_ms": l.applyLongest(ctx),
+		"apply_longest_ms": l.applyLongest(ctx), "raft_terms": float64(termAfter - termBefore),
 	}
 	return m, ctx.Err()
 }

@@ -37,7 +37,7 @@ const watchConnectionsMax = 10
 
 // Fanout is writers at full speed on one connection, and watchers of all that they write.
 type Fanout struct {
-	// Watchers read all they can; Stalled further ones read nothing at all, on a
+	// Watchers read all they can; Stalled further ones have little credit and read nothing, on a
 	// connection of their own.
 	Watchers, Stalled int
 	// Writers is how many puts are outstanding; Rate, puts a second, makes it an open
@@ -110,7 +110,7 @@ func (f Fanout) Run(ctx context.Context, cfg client.Config) (Measure, error) {
 		}
 		defer c.Close()
 		for range f.Stalled {
-			w, err := c.Watch(ctx, prefix, client.WatchOptions{})
+			w, err := c.Watch(ctx, prefix, client.WatchOptions{CreditEvents: 10}) // used up at once
 			if err != nil {
 				return Measure{}, err
 			}

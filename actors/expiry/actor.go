@@ -24,12 +24,17 @@ type Config struct {
 	TickMs int64
 	// WakeMs is the shortest time between two looks. Default: 20.
 	WakeMs int64
+	// LeasesPerSecond bounds how fast leases are ended: when very many are due at once,
+	// clients' writes need the log and the processors too. Default: 60,000.
+	LeasesPerSecond int64
 }
 
 // Defaults of Config.
 const (
 	TickMsDefault = 1_000
 	WakeMsDefault = 20
+
+	LeasesPerSecondDefault = 60_000
 )
 
 // Props returns the actor's props. The node adds its fail-stop middleware.
@@ -40,9 +45,12 @@ func Props(cfg Config) *actor.Props {
 	if cfg.WakeMs == 0 {
 		cfg.WakeMs = WakeMsDefault
 	}
+	if cfg.LeasesPerSecond == 0 {
+		cfg.LeasesPerSecond = LeasesPerSecondDefault
+	}
 	return actor.PropsFromProducer(func() actor.Actor {
 		a := &Actor{cfg: cfg}
-		a.core = newCore(cfg.TickMs, cfg.WakeMs, a, cfg.Telemetry)
+		a.core = newCore(cfg.TickMs, cfg.WakeMs, cfg.LeasesPerSecond, a, cfg.Telemetry)
 		return a
 	})
 }

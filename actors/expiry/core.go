@@ -4,9 +4,10 @@ import "github.com/concord-kv/concord/messages"
 
 // Bounds of what is under way at once.
 const (
-	// proposalsMax is how many proposals of leases are in flight; each may make an
-	// entry of its own.
-	proposalsMax = 4
+	// proposalsMax is how many proposals of leases are in flight. It is one: what clients
+	// write meanwhile then waits for one entry of ended leases at most, and goes along
+	// with the next.
+	proposalsMax = 1
 	// commandsMax is how many ExpireLeases share a proposal at most. Fewer do when
 	// leases hold many keys: an entry is applied in one go, and keep-alives wait
 	// behind it.
@@ -31,6 +32,7 @@ type effects interface {
 // in with tick.
 type core struct {
 	tickMs, wakeMs int64
+	rate           int64 // leases a second
 	out            effects
 	meter          Telemetry
 
@@ -44,6 +46,7 @@ type core struct {
 	askedMs    int64  // when the last question went out
 	again      bool   // look at the next wake, whatever the deadlines say
 	holdMs     int64  // do not look before this
+	room       int64  // how many leases may be ended now, in thousandths; below 0: too many were
 	deadlineMs int64  // the earliest that is known, on the lease clock; 0 for none
 
 	ticked   uint64 // the tick that is in flight; 0 for none
@@ -66,14 +69,14 @@ type wave struct {
 	sent      int // ExpireLeases commands
 }
 
-func newCore(tickMs, wakeMs int64, out effects, meter Telemetry) *core {
-	return &core{tickMs: tickMs, wakeMs: wakeMs, out: out, meter: meter, commands: commandsMax}
+func newCore(tickMs, wakeMs, rate int64, out effects, meter Telemetry) *core {
+	return &core{tickMs: tickMs, wakeMs: wakeMs, rate: rate, out: out, meter: meter, commands: commandsMax}
 }
 
 // clockOwned starts or stops the work.
 func (c *core) clockOwned(m *messages.ClockOwned) {
 	*c = core{
-		tickMs: c.tickMs, wakeMs: c.wakeMs, out: c.out, meter: c.meter, commands: commandsMax,
+		tickMs: c.tickMs, wakeMs: c.wakeMs, rate: c.rate, out: c.out, meter: c.meter, commands: commandsMax,
 		lastID: c.lastID, nowMs: max(c.nowMs, m.GetMonotonicMs()),
 	}
 	if m.GetOwned() {
@@ -85,10 +88,13 @@ func (c *core) clockOwned(m *messages.ClockOwned) {
 
 // tick lets time pass.
 func (c *core) tick(nowMs int64) {
-	c.nowMs = max(c.nowMs, nowMs)
+	passed := max(0, nowMs-c.nowMs)
+	c.nowMs += passed
 	if !c.owned {
 		return
 	}
+	// What was not used is no credit for later: ticks that were late would make a burst.
+	c.room = min(c.room+c.rate*passed, c.rate*max(2*c.wakeMs, 1))
 	c.proposeTick()
 	if len(c.wave.open) > 0 {
 		if c.nowMs-c.wave.startedMs < answerWaitMs {
@@ -102,7 +108,7 @@ func (c *core) tick(nowMs int64) {
 	}
 	since := c.nowMs - c.askedMs
 	due := c.deadlineMs != 0 && c.deadlineMs <= c.clock()
-	if c.nowMs >= c.holdMs && (since >= c.tickMs || since >= c.wakeMs && (c.again || due)) {
+	if c.nowMs >= c.holdMs && c.room > 0 && (since >= c.tickMs || since >= c.wakeMs && (c.again || due)) {
 		c.ask()
 	}
 }
@@ -142,6 +148,7 @@ func (c *core) due(m *messages.DueLeasesReply) {
 	c.asked = 0
 	c.deadlineMs = m.GetNextDeadlineMs()
 	pairs := m.GetPairs()
+	c.room -= 1_000 * int64(len(pairs))
 	c.wave = wave{
 		open: make(map[uint64]int), startedMs: c.nowMs,
 		leases: len(pairs), full: len(pairs) >= c.leasesAtOnce(),
@@ -231,8 +238,9 @@ func (c *core) waveDone() {
 	if w.skipped > 0 {
 		c.again = true // past the limit of keys, perhaps: look again
 	}
-	// More was due than one wave takes: go on at once, unless nothing moves.
-	if w.full && w.expired > 0 {
+	// More was due than one wave takes: go on at once, unless nothing moves, or enough
+	// was done for now.
+	if w.full && w.expired > 0 && c.room > 0 {
 		c.ask()
 	} else if w.full {
 		c.again = true

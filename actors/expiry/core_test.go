@@ -19,7 +19,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	r := &rig{t: t, nowMs: 5_000}
-	r.core = newCore(1_000, 20, r, r)
+	r.core = newCore(1_000, 20, LeasesPerSecondDefault, r, r)
 	return r
 }
 
@@ -177,11 +177,11 @@ func TestBatches(t *testing.T) {
 	r.own()
 	r.pass(20)
 	q := r.question()
-	if q.GetLimit() != 1_600 {
+	if q.GetLimit() != 400 {
 		t.Fatalf("asked for %d leases", q.GetLimit())
 	}
-	r.answer(q, 1_600, 100_000)
-	if len(r.proposals) != 4 {
+	r.answer(q, 400, 100_000)
+	if len(r.proposals) != 1 {
 		t.Fatalf("%d proposals", len(r.proposals))
 	}
 	next := uint64(1)
@@ -202,7 +202,7 @@ func TestBatches(t *testing.T) {
 	if len(r.questions) > 0 {
 		t.Fatal("it asks while a wave is out")
 	}
-	if n := r.commit(1); n != 1_600 {
+	if n := r.commit(1); n != 400 {
 		t.Fatalf("%d leases", n)
 	}
 	r.answer(r.question(), 51, 0) // at once: there was more
@@ -211,7 +211,7 @@ func TestBatches(t *testing.T) {
 	}
 	r.commit(1)
 	r.pass(200)
-	if len(r.questions) > 0 || r.metered != [4]int{1_651, 1_651, 0, 1_651} {
+	if len(r.questions) > 0 || r.metered != [4]int{451, 451, 0, 451} {
 		t.Errorf("questions %v, metered %v", r.questions, r.metered)
 	}
 }
@@ -253,7 +253,7 @@ func TestHeavyLeases(t *testing.T) {
 	r := newRig(t)
 	r.own()
 	r.pass(20)
-	for _, want := range []uint32{1_600, 800, 400, 200, 200} {
+	for _, want := range []uint32{400, 200, 100, 50, 50} {
 		q := r.question()
 		if q.GetLimit() != want {
 			t.Fatalf("asked for %d leases, want %d", q.GetLimit(), want)
@@ -261,9 +261,9 @@ func TestHeavyLeases(t *testing.T) {
 		r.answer(q, int(want), 1)
 		r.commit(100)
 	}
-	r.answer(r.question(), 200, 1)
+	r.answer(r.question(), 50, 1)
 	r.commit(1)
-	if q := r.question(); q.GetLimit() != 400 {
+	if q := r.question(); q.GetLimit() != 100 {
 		t.Errorf("light again: asked for %d", q.GetLimit())
 	}
 }
@@ -282,5 +282,35 @@ func TestIndexSteps(t *testing.T) {
 		r.proposals = nil
 		r.core.proposed(&messages.Proposed{RequestId: p.GetRequestId(), Results: []*messages.Result{{}}})
 		r.pass(20)
+	}
+}
+
+// TestStormLeavesRoomForOthers: however many leases are due, only so many are ended a
+// second, and ticks that come late make no burst.
+func TestStormLeavesRoomForOthers(t *testing.T) {
+	r := newRig(t)
+	r.own()
+	ended := 0
+	waves := func() (n int) {
+		for len(r.questions) > 0 {
+			r.answer(r.question(), 400, 1)
+			ended += r.commit(1)
+			n++
+		}
+		return n
+	}
+	for range 50 {
+		r.pass(20)
+		if n := waves(); n > 2*LeasesPerSecondDefault/50/400+1 {
+			t.Fatalf("%d waves of 400 in one tick", n)
+		}
+	}
+	if ended < LeasesPerSecondDefault*9/10 || ended > LeasesPerSecondDefault*11/10 {
+		t.Errorf("%d leases in a second, at most %d were to be", ended, LeasesPerSecondDefault)
+	}
+	r.nowMs += 10_000
+	r.core.tick(r.nowMs)
+	if n := waves(); n > 2*LeasesPerSecondDefault/50/400+1 {
+		t.Errorf("%d waves of 400 after a tick that was late", n)
 	}
 }
