@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 LDFLAGS := -X main.version=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help build run cluster cluster-status cluster-kill cluster-start cluster-pause cluster-continue test race proto proto-check lint vet bench bench-peers-build bench-peers bench-compare fuzz ci clean
+.PHONY: help build run cluster cluster-status cluster-kill cluster-start cluster-pause cluster-continue test race proto proto-check lint vet bench bench-peers-build bench-peers bench-compare fuzz etcd-compat etcd-clients kube ci clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -95,6 +95,15 @@ fuzz: ## run every fuzz target for FUZZTIME and the long model tests
 OPERATIONS ?= 4000
 etcd-compat: ## test the etcd endpoint with etcd's client, etcdctl, and beside etcd's server
 	cd actors/etcd/compat && CONCORD_ETCD_OPERATIONS=$(OPERATIONS) $(GO) test -count=1 -timeout 60m ./...
+
+# Needs npm, and Debian's python3-etcd3 (apt-get install python3-etcd3); what is not there is left out, and said.
+etcd-clients: build ## run clients of etcd in other languages against a node's etcd endpoint
+	actors/etcd/compat/clients.sh $(BIN)/concord
+
+# Builds an apiserver of Kubernetes: minutes, and some gigabytes of build cache.
+kube: build ## a real kube-apiserver on a node's etcd endpoint: create, list, watch, delete 1,000 objects
+	cd actors/etcd/compat/kube && $(GO) build -trimpath -o $(CURDIR)/build/kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
+	cd actors/etcd/compat/kube && CONCORD_BIN=$(CURDIR)/$(BIN)/concord KUBE_APISERVER_BIN=$(CURDIR)/build/kube-apiserver $(GO) test -count=1 -v ./...
 
 ci: vet proto-check build test ## what continuous integration runs
 
