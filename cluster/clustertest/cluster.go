@@ -24,6 +24,7 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	members map[uint64]*Member
+	last    uint64   // the highest id that there was
 	first   []string // --member flags of the first members
 	bin     string
 }
@@ -83,7 +84,7 @@ func (c *Cluster) prepare(id uint64, flags []string) *Member {
 	m := &Member{ID: id, Address: &messages.MemberAddress{ReplicaId: id, Raft: raft, Peer: peer, Client: clients}}
 	args := []string{"--replica-id", fmt.Sprint(id)}
 	if c.Net != nil {
-		m.Address.Raft, m.Address.Peer = c.Net.listen(id, raft), c.Net.listen(id, peer)
+		m.Address.Raft, m.Address.Peer = c.Net.listen(id, raft, false), c.Net.listen(id, peer, true)
 		args = append(args, "--raft-listen", raft, "--peer-listen", peer)
 	}
 	m.Node = &Node{t: c.t, bin: c.bin, Dir: c.t.TempDir(), Listen: clients, args: append(args, flags...), within: within}
@@ -98,8 +99,16 @@ func (c *Cluster) prepare(id uint64, flags []string) *Member {
 	})
 	c.mu.Lock()
 	c.members[id] = m
+	c.last = max(c.last, id)
 	c.mu.Unlock()
 	return m
+}
+
+// NewID returns an id that no member has or had.
+func (c *Cluster) NewID() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last + 1
 }
 
 func tail(s string, n int) string {

@@ -2,7 +2,6 @@ package clustertest
 
 import (
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/concord-kv/concord/messages"
@@ -82,10 +81,10 @@ var Faults = []Fault{
 	{Name: "replace-node", Do: func(c *Cluster, w *Workload, r *rand.Rand) {
 		old := one(r, c.Followers())
 		old.Kill() // its disk is lost
-		c.Replace(old.ID, slices.Max(c.IDs())+1)
+		c.Replace(old.ID, c.NewID())
 	}},
 	{Name: "add-and-remove", Do: func(c *Cluster, w *Workload, r *rand.Rand) {
-		m := c.Grow(slices.Max(c.IDs()) + 1)
+		m := c.Grow(c.NewID())
 		w.WaitWrites(writesMeanwhile)
 		if c.Leader() == m {
 			c.Lead(c.Followers()[0])

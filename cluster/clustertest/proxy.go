@@ -30,24 +30,28 @@ type Network struct {
 	mu     sync.Mutex
 	change chan struct{} // closed and made anew with each change of the rules
 	held   map[[2]uint64]bool
-	delay  map[[2]uint64]time.Duration
-	closed bool
-	open   map[net.Conn]bool
-	work   sync.WaitGroup
-	lis    []net.Listener
+	// peersHeld is held for what is not Raft.
+	peersHeld map[[2]uint64]bool
+	delay     map[[2]uint64]time.Duration
+	closed    bool
+	open      map[net.Conn]bool
+	work      sync.WaitGroup
+	lis       []net.Listener
 }
 
 func newNetwork(t testing.TB, pids func() []int, sourceOf func(int) (uint64, bool)) *Network {
 	n := &Network{
 		t: t, pids: pids, sourceOf: sourceOf, change: make(chan struct{}),
-		held: map[[2]uint64]bool{}, delay: map[[2]uint64]time.Duration{}, open: map[net.Conn]bool{},
+		held: map[[2]uint64]bool{}, peersHeld: map[[2]uint64]bool{}, delay: map[[2]uint64]time.Duration{}, open: map[net.Conn]bool{},
 	}
 	t.Cleanup(n.close)
 	return n
 }
 
 // listen makes an address by which others reach node to at target.
-func (n *Network) listen(to uint64, target string) string {
+//
+// peers says that it is for what nodes pass on to each other, not for Raft.
+func (n *Network) listen(to uint64, target string, peers bool) string {
 	n.t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -62,7 +66,7 @@ func (n *Network) listen(to uint64, target string) string {
 			if err != nil {
 				return
 			}
-			n.work.Go(func() { n.serve(c, to, target) })
+			n.work.Go(func() { n.serve(c, to, target, peers) })
 		}
 	})
 	return l.Addr().String()
@@ -70,6 +74,11 @@ func (n *Network) listen(to uint64, target string) string {
 
 // Hold holds back what node from says to node to.
 func (n *Network) Hold(from, to uint64) { n.set(func() { n.held[[2]uint64{from, to}] = true }) }
+
+// HoldPeers holds back what node from passes on to node to: proposals and beats, not Raft.
+func (n *Network) HoldPeers(from, to uint64) {
+	n.set(func() { n.peersHeld[[2]uint64{from, to}] = true })
+}
 
 // Isolate holds back everything between a group of nodes and the rest.
 func (n *Network) Isolate(group []uint64, all []uint64) {
@@ -93,6 +102,7 @@ func (n *Network) Delay(from, to uint64, d time.Duration) {
 func (n *Network) Heal() {
 	n.set(func() {
 		clear(n.held)
+		clear(n.peersHeld)
 		clear(n.delay)
 	})
 }
@@ -139,13 +149,13 @@ func (n *Network) untrack(c net.Conn) {
 	_ = c.Close()
 }
 
-func (n *Network) serve(in net.Conn, to uint64, target string) {
+func (n *Network) serve(in net.Conn, to uint64, target string, peers bool) {
 	if !n.track(in) {
 		return
 	}
 	defer n.untrack(in)
 	from := n.sender(in.RemoteAddr().(*net.TCPAddr))
-	if !n.pass(from, to) {
+	if !n.pass(from, to, peers) {
 		return
 	}
 	out, err := net.DialTimeout("tcp4", target, 5*time.Second)
@@ -154,20 +164,20 @@ func (n *Network) serve(in net.Conn, to uint64, target string) {
 	}
 	defer n.untrack(out)
 	var group sync.WaitGroup
-	group.Go(func() { n.copy(out, in, from, to) })
-	group.Go(func() { n.copy(in, out, to, from) })
+	group.Go(func() { n.copy(out, in, from, to, peers) })
+	group.Go(func() { n.copy(in, out, to, from, peers) })
 	group.Wait()
 }
 
 // copy passes on what from says to to; either end's end ends both.
-func (n *Network) copy(w, r net.Conn, from, to uint64) {
+func (n *Network) copy(w, r net.Conn, from, to uint64, peers bool) {
 	defer w.Close()
 	defer r.Close()
 	b := make([]byte, 64<<10)
 	for {
 		k, err := r.Read(b)
 		if k > 0 {
-			if !n.pass(from, to) {
+			if !n.pass(from, to, peers) {
 				return
 			}
 			if _, err := w.Write(b[:k]); err != nil {
@@ -181,7 +191,7 @@ func (n *Network) copy(w, r net.Conn, from, to uint64) {
 }
 
 // pass waits while the way is held; false when the network is closed.
-func (n *Network) pass(from, to uint64) bool {
+func (n *Network) pass(from, to uint64, peers bool) bool {
 	n.mu.Lock()
 	late := n.delay[[2]uint64{from, to}]
 	n.mu.Unlock()
@@ -190,7 +200,7 @@ func (n *Network) pass(from, to uint64) bool {
 	}
 	for {
 		n.mu.Lock()
-		held, closed, change := n.held[[2]uint64{from, to}], n.closed, n.change
+		held, closed, change := n.held[[2]uint64{from, to}] || peers && n.peersHeld[[2]uint64{from, to}], n.closed, n.change
 		n.mu.Unlock()
 		if closed {
 			return false
