@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -93,6 +94,7 @@ var openExplanations = []struct{ text, meaning string }{
 	{"the log is torn", "the last record was cut off by a loss of power: a node that was always alone is mended by one start with --mend-torn-log; " +
 		"any other may have told its peers of that record: replace it by a new one under a new id"},
 	{"the log is damaged", "the log is damaged: replace this replica by a new one, or restore a backup"},
+	{"the snapshot is damaged", snapshotDamaged},
 	{"shard settings are invalid", "the directory was made with other initial members, or the other way about joining"},
 	{"marked as deleted", "this replica was removed from the cluster: start a new one under a new id"},
 	{"node removed", "this replica was removed from the cluster: start a new one under a new id"},
@@ -112,7 +114,7 @@ func explainOpen(cfg DragonboatConfig, err error) error {
 	meaning, damaged := "the directory is damaged or not a replica's", true
 	for _, x := range openExplanations {
 		if strings.Contains(err.Error(), x.text) {
-			meaning, damaged = x.meaning, strings.HasPrefix(x.text, "the log is") && x.text != "the log is of replica"
+			meaning, damaged = x.meaning, slices.Contains([]string{"the log is torn", "the log is damaged", "the snapshot is damaged"}, x.text)
 			break
 		}
 	}

@@ -116,7 +116,21 @@ func (m *machine) RecoverFromSnapshot(r io.Reader, _ []statemachine.SnapshotFile
 	return err
 }
 
+// calmReader turns panics of the reader under it into errors: dragonboat's panics when the
+// checksum of a block of its own does not hold, on whichever goroutine reads.
+type calmReader struct{ io.Reader }
+
+func (c calmReader) Read(p []byte) (n int, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			n, err = 0, fmt.Errorf("%v", r)
+		}
+	}()
+	return c.Reader.Read(p)
+}
+
 func (m *machine) restore(r io.Reader) error {
+	r = calmReader{r}
 	var header [16]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
 		return fmt.Errorf("consensus: snapshot header: %w", err)

@@ -176,7 +176,7 @@ func tanFiles(fs vfs.FS, dir string, depth int) ([]string, error) {
 }
 
 // refuseDamage stops before Tan opens a log that it would shorten by more than a
-// torn record.
+// torn record, or dragonboat a snapshot that it would panic about.
 func refuseDamage(cfg DragonboatConfig) error {
 	if _, err := cfg.FS.Stat(cfg.Dir); err != nil {
 		return nil // a new directory
@@ -193,6 +193,9 @@ func refuseDamage(cfg DragonboatConfig) error {
 		return explainOpen(cfg, err)
 	}
 	if t.State == TailIntact {
+		if err := checkSnapshot(cfg.FS, cfg.Dir); err != nil {
+			return explainOpen(cfg, err)
+		}
 		return nil
 	}
 	return explainOpen(cfg, fmt.Errorf("the log is %s after %d records, at byte %d of %d of %s",
