@@ -55,7 +55,7 @@ func (a *app) runWhile(ctx context.Context, l *lease.Lease, grace time.Duration,
 	select {
 	case end = <-exited:
 	case <-l.Context().Done():
-		a.note("concord: %v", l.Err())
+		a.note("concord: lost, ending the command")
 		end = stop(signal, exited, grace)
 	case <-ctx.Done():
 		end = stop(signal, exited, grace)

@@ -68,7 +68,11 @@ func (a *app) printList(r client.ListResult, opts client.ListOptions) error {
 			a.printLine(rec, opts.KeysOnly)
 		}
 		if r.HasMore {
-			a.note("concord: there is more: --at %d --after %s", r.Revision, quote(r.LastKey))
+			if word, ok := shellWord(r.LastKey); ok {
+				a.note("concord: there is more: --at %d --after %s", r.Revision, word)
+			} else {
+				a.note("concord: there is more, after a key that no argument can hold: --at %d --all", r.Revision)
+			}
 		}
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/concord-kv/concord/actors/client/lease"
+	"github.com/concord-kv/concord/actors/client/registration"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -61,7 +63,9 @@ func (a *app) printError(err error, asJSON bool) {
 	}
 	own := "" // what has no code of the store
 	switch {
-	case errors.Is(err, errCondition):
+	case errors.Is(err, lease.ErrLost):
+		own = "lost"
+	case errors.Is(err, errCondition), errors.Is(err, registration.ErrTaken):
 		own = "condition_failed"
 	case errors.Is(err, errOutput):
 		own = "output_failed"
@@ -76,9 +80,9 @@ func (a *app) printError(err error, asJSON bool) {
 	}
 	o := errorObject(e.Detail)
 	if own != "" {
-		o["code"] = own
+		o["code"], o["message"] = own, err.Error()
 	}
-	if own == "output_failed" {
+	if own == "output_failed" || own == "lost" { // done is what was done until then
 		o["outcome"] = messages.OutcomeName(messages.Outcome_OUTCOME_APPLIED)
 	}
 	if e.Err != nil {
@@ -112,7 +116,9 @@ func facts(d *messages.ErrorDetail) string {
 
 func (a *app) hint(e *messages.Error) string {
 	if e.Outcome() == messages.Outcome_OUTCOME_UNKNOWN && a.usedIdempotency != "" {
-		return "\nconcord: ask what became of it with: concord resolve " + a.usedIdempotency
+		if word, ok := shellWord([]byte(a.usedIdempotency)); ok {
+			return "\nconcord: ask what became of it with: concord resolve " + word
+		}
 	}
 	if e.Code() == messages.Code_CODE_UNAVAILABLE && a.endpoint == "" && a.getenv("CONCORD_ENDPOINT") == "" {
 		return "\nconcord: start a node with concord serve, or name one with --endpoint or CONCORD_ENDPOINT"
@@ -243,6 +249,38 @@ func quote(b []byte) string {
 		return s
 	}
 	return strconv.Quote(s)
+}
+
+// shellWord prints bytes as one word of a command line, to be pasted: as they are where a
+// shell reads them so, else quoted for it; what is not printable in the form of bash, zsh
+// and ksh. False for what no argument can hold.
+func shellWord(b []byte) (string, bool) {
+	s := string(b)
+	switch {
+	case strings.ContainsRune(s, 0):
+		return "", false
+	case s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/_-.,:@%+=", r)
+	}):
+		return s, true
+	case utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'", true
+	}
+	var w strings.Builder
+	w.WriteString("$'")
+	for _, c := range b {
+		switch {
+		case c == '\'' || c == '\\':
+			w.WriteByte('\\')
+			fallthrough
+		case c >= ' ' && c < 0x7f:
+			w.WriteByte(c)
+		default:
+			fmt.Fprintf(&w, `\%03o`, c) // three digits, so that what follows is not taken for one more
+		}
+	}
+	w.WriteByte('\'')
+	return w.String(), true
 }
 
 // remaining prints a time to live.

@@ -86,7 +86,7 @@ func (a *app) rootCommand() *cobra.Command {
 	f.StringVar(&a.ca, "ca", "", "PEM file of the authority of the nodes' certificates; turns TLS on")
 	f.StringVar(&a.cert, "cert", "", "PEM file of the client's certificate")
 	f.StringVar(&a.key, "key", "", "PEM file of the certificate's key")
-	f.StringVar(&a.token, "token", "", "who you are, as `concord auth token` printed it; else CONCORD_AUTH_TOKEN")
+	f.StringVar(&a.token, "token", "", "who you are, as concord auth token printed it; else CONCORD_AUTH_TOKEN")
 	f.StringVar(&a.tokenFile, "token-file", "", "file with the token; read again when it must be renewed")
 	f.StringVar(&a.user, "user", "", "who you are, with a password; else CONCORD_USER")
 	f.StringVar(&a.passwordFile, "password-file", "", "file with the password of --user in its first line; else CONCORD_PASSWORD")
@@ -104,10 +104,22 @@ func (a *app) rootCommand() *cobra.Command {
 	for _, c := range commands(root) {
 		if c.Args != nil {
 			check := c.Args
-			c.Args = func(c *cobra.Command, args []string) error { return usageError(check(c, args)) }
+			c.Args = func(c *cobra.Command, args []string) error {
+				if err := check(c, args); err != nil {
+					return messages.InvalidField("arguments", "%v; usage: concord %s", err, usage(c))
+				}
+				return nil
+			}
 		}
 	}
 	return root
+}
+
+// usage is how a command is written, without what every command takes. Where it says more
+// than one form each has the whole path already.
+func usage(c *cobra.Command) string {
+	path := strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ")
+	return strings.TrimSuffix(path, c.Name()) + c.Use
 }
 
 // commands returns a command and all below it.

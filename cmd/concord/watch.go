@@ -70,7 +70,7 @@ func (a *app) watchCommand() *cobra.Command {
 				w, err = s.Watch(ctx, selector, opts)
 			}
 			if err != nil {
-				return err
+				return a.hintHistory(err)
 			}
 			defer w.Close()
 			a.note("concord: watching from revision %d", w.Start().FromRevision)
@@ -98,6 +98,14 @@ func oldest(ctx context.Context, s *client.Client) (*messages.Position, error) {
 		return nil, err
 	}
 	return client.AfterRevision(status.GetCompactRevision()), nil
+}
+
+// hintHistory says, of changes that are gone, how to begin with those that are not.
+func (a *app) hintHistory(err error) error {
+	if messages.CodeOf(err) == messages.Code_CODE_COMPACTED {
+		a.note("concord: --history begins with the oldest change that is kept")
+	}
+	return err
 }
 
 // watchPrinting is how a watch is printed.
@@ -186,7 +194,7 @@ func (a *app) changesCommand() *cobra.Command {
 		for {
 			r, err := s.Changes(ctx, selector, position, opts)
 			if err != nil {
-				return err
+				return a.hintHistory(err)
 			}
 			o := object{"events": eventObjects(r.Events), "next": positionObject(r.Next), "has_more": r.HasMore}
 			err = a.print(o, func() {
