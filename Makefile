@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 LDFLAGS := -X main.version=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help build run cluster cluster-status cluster-kill cluster-start cluster-pause cluster-continue test race proto proto-check lint vet bench bench-peers-build bench-peers bench-compare fuzz etcd-compat etcd-clients kube ci clean
+.PHONY: faults help build run cluster cluster-status cluster-kill cluster-start cluster-pause cluster-continue test race proto proto-check lint vet bench bench-peers-build bench-peers bench-compare fuzz etcd-compat etcd-clients kube ci clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -29,6 +29,18 @@ cluster-kill cluster-start cluster-pause cluster-continue: ## do that to node N 
 # A package may take more than the ten minutes that go test allows it, on a slow machine.
 test: ## every test
 	$(GO) test -timeout 30m ./...
+
+# Every fault of the field on clusters of processes, and how often each was there. Some
+# need root. FAULTS_ROUNDS are rounds on three nodes; five nodes have each fault once.
+FAULTS_ROUNDS ?= 48
+faults: ## clusters of three and five nodes under every fault, 100 rounds, with counts (half an hour)
+	@mkdir -p build && rm -f build/faults.txt
+	set -o pipefail; { \
+	$(GO) test ./cluster/clustertest -count=1 -v -timeout 60m -run '^TestFaults$$' -cluster.rounds=$(FAULTS_ROUNDS) && \
+	$(GO) test ./cluster/clustertest -count=1 -v -timeout 60m -run '^TestFaults$$' -cluster.rounds=16 -cluster.nodes=5 && \
+	$(GO) test ./cluster/clustertest -count=1 -v -timeout 60m -run '^(TestCablesArePulled|TestStalledDisk)$$' && \
+	$(GO) test ./cluster/clustertest -count=3 -v -timeout 60m -run '^(TestFullDisk|TestDamagedLog)$$'; } | tee build/faults.txt
+	@sed -nE 's/.*fault: ([a-z-]+).*/\1/p' build/faults.txt | sort | uniq -c
 
 # The long forms repeat what the short ones do; the detector makes all of it ten times slower.
 race: ## every test in its short form under the race detector (needs a C compiler)
