@@ -296,7 +296,7 @@ func (l *line) selector(word int) *messages.Selector {
 func (l *line) metadata() (m []*messages.MetadataEntry) {
 	for pair := range strings.SplitSeq(l.options["meta"], ",") {
 		if name, value, ok := strings.Cut(pair, ":"); ok {
-			m = append(m, &messages.MetadataEntry{Name: name, Value: []byte(value)})
+			m = append(m, &messages.MetadataEntry{Name: name, Value: []byte(unquote(value))})
 		}
 	}
 	return m
