@@ -3,4 +3,4 @@
 package main
 
 // slow multiplies the times that the tests give and take.
-const slow = 2
+const slow = 4
