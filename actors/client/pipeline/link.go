@@ -12,6 +12,9 @@ import (
 type link struct {
 	up     bool
 	reason error // why it is down
+	// refusals is how often nodes have said that the client is nobody, since one last did
+	// not.
+	refusals int
 
 	frameOperations int
 	frameBytes      int
@@ -61,6 +64,7 @@ func (p *Pipeline) Connected(h *messages.ServerHello, now time.Duration) error {
 	if h.Incarnation < p.incarnation {
 		return messages.NewError(messages.Code_CODE_WRONG_INCARNATION, "the node is of incarnation %d, the cluster of %d", h.Incarnation, p.incarnation)
 	}
+	p.link.refusals = 0
 	if p.incarnation != 0 && h.Incarnation != p.incarnation {
 		p.session.drop(p, messages.Code_CODE_WRONG_INCARNATION, "the cluster was restored")
 	}
@@ -94,9 +98,16 @@ func (p *Pipeline) Renew(c *messages.Credentials) {
 	}
 }
 
+// refusalsMax refusals in a row are the end of watches, too.
+const refusalsMax = 3
+
 // Refuse completes every call that waits: no node will take them, for this reason. What
-// may have been applied is reported as unknown.
+// may have been applied is reported as unknown. Watches have time: they end at the
+// refusalsMax-th refusal in a row, for a source of credentials may have new ones soon.
 func (p *Pipeline) Refuse(reason error) {
+	if p.link.refusals++; p.link.refusals >= refusalsMax {
+		p.watches.closeAll(&messages.Error{Detail: messages.DetailOf(reason)})
+	}
 	for len(p.live) > 0 {
 		c := p.live[len(p.live)-1]
 		e := withOutcome(&messages.Error{Detail: messages.DetailOf(reason)}, c.outcome())
