@@ -16,13 +16,19 @@ type limitListener struct {
 	idle                       time.Duration
 	counters                   *serverCounters
 
+	ready  chan accepted
+	closed chan struct{}
+	once   sync.Once
+
 	mu     sync.Mutex
 	open   map[*conn]struct{}
 	byHost map[string]int
+	pace   *pacer
+	pacing bool // a look at those that wait is due
 }
 
 func newLimitListener(l net.Listener, o ServerOptions, c *serverCounters) *limitListener {
-	return &limitListener{
+	t := &limitListener{
 		Listener:       l,
 		connectionsMax: o.ConnectionsMax,
 		perHostMax:     o.ConnectionsPerHostMax,
@@ -30,23 +36,40 @@ func newLimitListener(l net.Listener, o ServerOptions, c *serverCounters) *limit
 		counters:       c,
 		open:           make(map[*conn]struct{}),
 		byHost:         make(map[string]int),
+		ready:          make(chan accepted),
+		closed:         make(chan struct{}),
+		pace:           newPacer(o, time.Now()),
+	}
+	go t.run()
+	return t
+}
+
+// Accept returns the next connection within the limits, once its host's turn has come. One
+// beyond them is closed rather than left in the backlog: its client then tries another node.
+func (l *limitListener) Accept() (net.Conn, error) {
+	select {
+	case a := <-l.ready:
+		return a.conn, a.err
+	case <-l.closed:
+		return nil, net.ErrClosed
 	}
 }
 
-// Accept returns the next connection within the limits. One beyond them is closed
-// rather than left in the backlog: its client then tries another node.
-func (l *limitListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if t := l.admit(c); t != nil {
-			return t, nil
-		}
-		l.counters.connectionsRefused.Add(1)
+// Close ends the listener; connections that waited for their turn are closed.
+func (l *limitListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	err := l.Listener.Close()
+	l.mu.Lock()
+	var waiting []*conn
+	for _, h := range l.pace.waiting {
+		waiting = append(waiting, h.conns...)
+	}
+	l.pace.waiting = nil
+	l.mu.Unlock()
+	for _, c := range waiting {
 		_ = c.Close()
 	}
+	return err
 }
 
 func (l *limitListener) admit(c net.Conn) *conn {

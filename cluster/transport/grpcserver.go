@@ -35,6 +35,7 @@ type GRPCServer struct {
 type serverCounters struct {
 	connections, streams                        atomic.Int64
 	connectionsRefused, connectionsIdle         atomic.Uint64
+	connectionsPaced                            atomic.Uint64
 	streamsRefused, helloTimeouts, handlerPanic atomic.Uint64
 	bytesReceived, bytesSent                    atomic.Uint64
 }
@@ -44,8 +45,8 @@ type serverCounters struct {
 type ServerStats struct {
 	Connections, Streams int64
 	// ConnectionsRefused were beyond a limit; ConnectionsIdle were closed because
-	// they carried no stream.
-	ConnectionsRefused, ConnectionsIdle uint64
+	// they carried no stream; ConnectionsPaced had to wait for their turn.
+	ConnectionsRefused, ConnectionsIdle, ConnectionsPaced uint64
 	// StreamsRefused came while stopping. HelloTimeouts sent no first message in
 	// time.
 	StreamsRefused, HelloTimeouts uint64
@@ -115,6 +116,7 @@ func (s *GRPCServer) Stats() ServerStats {
 		Streams:            c.streams.Load(),
 		ConnectionsRefused: c.connectionsRefused.Load(),
 		ConnectionsIdle:    c.connectionsIdle.Load(),
+		ConnectionsPaced:   c.connectionsPaced.Load(),
 		StreamsRefused:     c.streamsRefused.Load(),
 		HelloTimeouts:      c.helloTimeouts.Load(),
 		HandlerPanics:      c.handlerPanic.Load(),

@@ -53,6 +53,10 @@ type ServerOptions struct {
 	ConnectionsMax int
 	// ConnectionsPerHostMax bounds those from one address; default ConnectionsMax.
 	ConnectionsPerHostMax int
+	// ConnectsMax bounds the connections that begin to be served in a second, and
+	// ConnectsPerHostMax those from one address, after a burst of eight seconds' worth;
+	// the others wait, and hosts take turns. Defaults 500 and 250.
+	ConnectsMax, ConnectsPerHostMax int
 	// StreamsPerConnectionMax bounds the streams of one connection. Our dialer uses
 	// one each. Default 16.
 	StreamsPerConnectionMax int
@@ -73,6 +77,12 @@ func (o ServerOptions) withDefaults() ServerOptions {
 	}
 	if o.ConnectionsPerHostMax <= 0 {
 		o.ConnectionsPerHostMax = o.ConnectionsMax
+	}
+	if o.ConnectsMax <= 0 {
+		o.ConnectsMax = 500
+	}
+	if o.ConnectsPerHostMax <= 0 {
+		o.ConnectsPerHostMax = min(250, o.ConnectsMax)
 	}
 	if o.StreamsPerConnectionMax <= 0 {
 		o.StreamsPerConnectionMax = 16
