@@ -2,9 +2,7 @@ package actortest
 
 import (
 	"flag"
-	"os"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,12 +17,14 @@ var (
 	recipeTrace = flag.String("recipe.trace", "", "the file that gets the trace of -recipe.seed")
 )
 
+var generatedRecipes = generated{"TestRecipes", "recipe.seed", sim.GenerateRecipes}
+
 // TestRecipes has clients use the recipes of the SDK, with all that befalls processes
 // and clusters, and holds the promises P1 to P12 of leases. A failure prints the seed
 // that replays it.
 func TestRecipes(t *testing.T) {
 	if *recipeSeed != 0 {
-		runRecipes(t, *recipeSeed)
+		generatedRecipes.run(t, *recipeSeed, *recipeTrace)
 		return
 	}
 	seeds := *recipeSeeds
@@ -34,11 +34,12 @@ func TestRecipes(t *testing.T) {
 	var mu sync.Mutex
 	var all sim.RecipeStats
 	var virtual time.Duration
+	failed := 0
 	start, next := time.Now(), *recipeFrom
 	take := func() (uint64, bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if t.Failed() || next >= *recipeFrom+seeds {
+		if *simStop && t.Failed() || next >= *recipeFrom+seeds {
 			return 0, false
 		}
 		next++
@@ -49,48 +50,22 @@ func TestRecipes(t *testing.T) {
 			t.Run("worker", func(t *testing.T) {
 				t.Parallel()
 				for seed, ok := take(); ok; seed, ok = take() {
-					r := runRecipes(t, seed)
+					r := generatedRecipes.run(t, seed, "")
 					mu.Lock()
 					all.Add(r.Recipes)
 					virtual += r.Time
+					if r.Failure != nil {
+						failed++
+					}
 					mu.Unlock()
 				}
 			})
 		}
 	})
-	t.Logf("seeds %d to %d in %v, %v of the world's time: %+v", *recipeFrom, next-1, time.Since(start).Round(time.Second), virtual.Round(time.Second), all)
+	t.Logf("seeds %d to %d, %d failed, in %v, %v of the world's time: %+v", *recipeFrom, next-1, failed, time.Since(start).Round(time.Second), virtual.Round(time.Second), all)
 	// What did not happen was not tested.
 	if seeds >= 25 && !t.Failed() && (all.Waited == 0 || all.Losses == 0 || all.Ends == 0 || all.Overlaps == 0 || all.Refused == 0 ||
 		all.Writes == 0 || all.Joined == 0 || all.Renewed == 0 || all.Cancelled == 0) {
 		t.Errorf("something never happened: %+v", all)
 	}
-}
-
-func runRecipes(t *testing.T, seed uint64) sim.Result {
-	t.Helper()
-	opts, script := sim.GenerateRecipes(seed)
-	if *recipeTrace != "" && *recipeSeed != 0 {
-		f, err := os.Create(*recipeTrace)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		opts.Trace = f
-	}
-	r := sim.Run(t, opts, script)
-	if r.Failure == nil {
-		return r
-	}
-	short := script
-	if *simShrink > 0 {
-		short = sim.Shrink(script, func(s []string) string {
-			if f := sim.Run(t, opts, s).Failure; f != nil {
-				return f.Invariant
-			}
-			return ""
-		}, *simShrink)
-	}
-	t.Errorf("seed %d, commit %s: %v\nshrunk to %d of %d lines:\n%s\nreplay: go test ./actors/actortest -run TestRecipes -recipe.seed=%d",
-		seed, commit(), r.Failure, len(short), len(script), strings.Join(short, "\n"), seed)
-	return r
 }

@@ -3,11 +3,7 @@ package actortest
 import (
 	"flag"
 	"fmt"
-	"os"
-	"os/exec"
 	"runtime"
-	"runtime/debug"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,23 +12,23 @@ import (
 )
 
 var (
-	simSeeds  = flag.Int("sim.seeds", 0, "how many seeds TestSim runs; 0: as many as fit into -sim.time, 100 at most unless that is set")
-	simFrom   = flag.Uint64("sim.from", 0, "the first seed; 0: today's, so that each run is a fresh one")
-	simSeed   = flag.Uint64("sim.seed", 0, "run this seed alone")
-	simTime   = flag.Duration("sim.time", 0, "how long TestSim runs if -sim.seeds is 0; default 20 s with -short, else 90 s")
-	simShrink = flag.Duration("sim.shrink", 30*time.Second, "how long a failing script is shrunk")
-	simTrace  = flag.String("sim.trace", "", "the file that gets the trace of -sim.seed")
-	simStop   = flag.Bool("sim.stop", true, "stop at the first failure")
+	simSeeds = flag.Int("sim.seeds", 0, "how many seeds TestSim runs; 0: as many as fit into -sim.time, 100 at most unless that is set")
+	simFrom  = flag.Uint64("sim.from", 0, "the first seed; 0: today's, so that each run is a fresh one")
+	simSeed  = flag.Uint64("sim.seed", 0, "run this seed alone")
+	simTime  = flag.Duration("sim.time", 0, "how long TestSim runs if -sim.seeds is 0; default 20 s with -short, else 90 s")
+	simTrace = flag.String("sim.trace", "", "the file that gets the trace of -sim.seed")
 )
 
 // simSeedsDefault fresh seeds are what continuous integration runs.
 const simSeedsDefault = 100
 
+var generatedSim = generated{"TestSim", "sim.seed", sim.Generate}
+
 // TestSim runs generated scripts. A failure prints the seed, the commit and the shrunk
 // script; -sim.seed replays it.
 func TestSim(t *testing.T) {
 	if *simSeed != 0 {
-		run(t, *simSeed)
+		generatedSim.run(t, *simSeed, *simTrace)
 		return
 	}
 	first := *simFrom
@@ -47,7 +43,8 @@ func TestSim(t *testing.T) {
 		}
 	}
 	var mu sync.Mutex
-	var count, steps int
+	var count, steps, failed int
+	var watches sim.WatchStats
 	var virtual time.Duration
 	start, next := time.Now(), first
 	take := func() (uint64, bool) {
@@ -64,62 +61,21 @@ func TestSim(t *testing.T) {
 			t.Run(fmt.Sprint("worker", i), func(t *testing.T) {
 				t.Parallel()
 				for seed, ok := take(); ok; seed, ok = take() {
-					r := run(t, seed)
+					r := generatedSim.run(t, seed, "")
 					mu.Lock()
 					count, steps, virtual = count+1, steps+r.Steps, virtual+r.Time
+					watches.Add(r.Watches)
+					if r.Failure != nil {
+						failed++
+					}
 					mu.Unlock()
 				}
 			})
 		}
 	})
 	took := time.Since(start)
-	t.Logf("seeds %d to %d: %.0f seeds a minute, %.0f steps a second, %.0f times real time",
-		first, next-1, float64(count)/took.Minutes(), float64(steps)/took.Seconds(), virtual.Seconds()/took.Seconds())
-}
-
-// run runs one seed and says all about its failure.
-func run(t *testing.T, seed uint64) sim.Result {
-	t.Helper()
-	opts, script := sim.Generate(seed)
-	if *simTrace != "" && *simSeed != 0 {
-		f, err := os.Create(*simTrace)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		opts.Trace = f
-	}
-	r := sim.Run(t, opts, script)
-	if r.Failure == nil {
-		return r
-	}
-	short := script
-	if *simShrink > 0 {
-		short = sim.Shrink(script, func(s []string) string {
-			if f := sim.Run(t, opts, s).Failure; f != nil {
-				return f.Invariant
-			}
-			return ""
-		}, *simShrink)
-	}
-	t.Errorf("seed %d, commit %s: %v\nshrunk to %d of %d lines:\n%s\nreplay: go test ./actors/actortest -run TestSim -sim.seed=%d",
-		seed, commit(), r.Failure, len(short), len(script), strings.Join(short, "\n"), seed)
-	return r
-}
-
-// commit is what was built, as far as anybody knows.
-func commit() string {
-	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
-		return strings.TrimSpace(string(out))
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return s.Value
-			}
-		}
-	}
-	return "unknown"
+	t.Logf("seeds %d to %d, %d failed: %.0f seeds a minute, %.0f steps a second, %.0f times real time; watches: %+v",
+		first, next-1, failed, float64(count)/took.Minutes(), float64(steps)/took.Seconds(), virtual.Seconds()/took.Seconds(), watches)
 }
 
 // TestSimGRPC runs fewer seeds with gRPC between clients and nodes.

@@ -86,11 +86,11 @@ func (w *World) collect() {
 			w.choices = append(w.choices, choice{kind: chooseAsk, node: n})
 		}
 	}
-	w.network.each(func(c *conn) {
-		if c.untold() {
+	w.network.survey(func(c *conn, untold, sendable bool) {
+		if untold {
 			w.choices = append(w.choices, choice{kind: chooseTell, conn: c})
 		}
-		if c.sendable() && w.passes(c) {
+		if sendable && w.passes(c) {
 			w.choices = append(w.choices, choice{kind: chooseConn, conn: c})
 		}
 	})

@@ -176,7 +176,11 @@ func (c *Client) await(a args, cond func() bool) error {
 func (c *Client) stallWatch(name string, stalled bool) {
 	for _, x := range c.watches {
 		if x.name == name {
-			x.stalled, x.mayHave = stalled, true
+			if x.mayHave = true; stalled {
+				x.stalled = true
+			} else {
+				x.goOn()
+			}
 		}
 	}
 }

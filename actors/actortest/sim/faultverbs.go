@@ -76,6 +76,7 @@ var faultVerbs = []Verb{
 	{"fault cut", "NODE NODE", "drops everything from the first node to the second", func(w *World, a args) error {
 		if l := w.named(a.words); len(l) == 2 && l[0] != l[1] {
 			w.log.Cut(l[0].id, l[1].id)
+			w.watchStats.Cut += w.watchesAt(l[0].id) + w.watchesAt(l[1].id)
 		}
 		return nil
 	}},

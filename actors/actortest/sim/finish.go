@@ -92,7 +92,7 @@ func (w *World) mend() {
 	for _, c := range w.clients {
 		c.paused = c.crashed
 		for _, x := range c.watches {
-			x.stalled, x.mayHave = false, true
+			x.goOn()
 		}
 	}
 	w.quiet()

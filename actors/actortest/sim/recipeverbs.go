@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"testing/synctest"
 	"time"
 
 	"github.com/concord-kv/concord/messages"
@@ -70,6 +71,7 @@ func (r *recipes) stop(which func(*tour) bool) {
 	r.mu.Unlock()
 	for _, f := range stop {
 		f()
+		synctest.Wait() // what one sets off must not race with the next, nor with the world
 	}
 }
 

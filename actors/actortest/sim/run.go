@@ -16,6 +16,7 @@ type Result struct {
 	Revisions  uint64
 	Transcript []string
 	Recipes    RecipeStats
+	Watches    WatchStats
 }
 
 // Run runs a script in a world of its own, in a bubble. It does not fail t.
@@ -35,7 +36,7 @@ func Run(t *testing.T, opts Options, script []string) (r Result) {
 			// The bubble may panic now, about goroutines: say first what has happened.
 			fmt.Fprintf(os.Stderr, "sim: seed %d: %v\n", opts.Seed, w.Failure())
 		}
-		r.Failure, r.Transcript, r.Recipes = w.Failure(), w.history.lines, w.recipes.stats
+		r.Failure, r.Transcript, r.Recipes, r.Watches = w.Failure(), w.history.lines, w.recipes.stats, w.watchStats
 	})
 	return r
 }

@@ -62,7 +62,10 @@ func (w *World) applied(n *Node, entries []consensus.Entry) {
 		}
 	}
 	w.truth.index = last
-	w.truth.compact = max(w.truth.compact, v.CompactRevision())
+	if to := v.CompactRevision(); to > w.truth.compact {
+		w.truth.compact = to
+		w.compacted(to)
+	}
 	w.leases.compare(n, v)
 }
 
@@ -79,6 +82,7 @@ func (w *World) restored(n *Node, index uint64, err error) {
 		return
 	}
 	n.view = v
+	w.watchStats.Restored += w.watchesAt(n.id)
 	w.trace("restored n%d index %d revision %d digest %016x", n.id, index, v.Revision(), v.Digest())
 	w.truth.digest(n, index, v)
 	w.checkKeys(n, v)

@@ -39,6 +39,7 @@ func (x *watched) ready() bool { return x.w != nil && x.end == nil && x.mayHave 
 // started takes the watch once it has begun.
 func (x *watched) started(w *client.Watcher) {
 	x.w, x.mayHave = w, true
+	x.client.world.watchStats.Begun++
 	world, begins := x.client.world, w.Start().FromRevision
 	if x.from != 0 && begins != x.from {
 		world.failf("watch-start", "%s asked for revision %d and begins at %d", x.name, x.from, begins)
@@ -111,6 +112,7 @@ func (x *watched) ended(err error) {
 	if messages.CodeOf(err) != messages.Code_CODE_COMPACTED {
 		w.failf("watch-ends-with-reason", "%s: %v", x.name, err)
 	}
+	w.watchStats.Ended++
 	x.broken(x.check.Ended(err, w.truth.compact))
 }
 

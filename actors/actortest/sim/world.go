@@ -57,19 +57,20 @@ func (f *Failure) Error() string {
 // World is a cluster, its clients and their environment. All of it belongs to the
 // goroutine that made it, inside a bubble of testing/synctest.
 type World struct {
-	opts    Options
-	rng     *rand.Rand
-	now     time.Duration
-	shared  atomic.Int64 // now, for goroutines of clients that wake by themselves
-	steps   int
-	log     *memlog.Cluster
-	network network
-	nodes   []*Node
-	clients []*Client
-	truth   truth
-	leases  leaseModel
-	recipes recipes
-	history history
+	opts       Options
+	rng        *rand.Rand
+	now        time.Duration
+	shared     atomic.Int64 // now, for goroutines of clients that wake by themselves
+	steps      int
+	log        *memlog.Cluster
+	network    network
+	nodes      []*Node
+	clients    []*Client
+	truth      truth
+	leases     leaseModel
+	recipes    recipes
+	watchStats WatchStats
+	history    history
 
 	choices []choice
 	logIdle bool
