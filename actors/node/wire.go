@@ -86,6 +86,7 @@ func (n *Node) open() error {
 	if clientListener != nil {
 		n.clients = transport.ServeGRPC(clientListener, n.gateway.Serve, transport.ServerOptions{
 			TLS: cfg.ClientTLS, Logger: cfg.Logger, ConnectionsMax: cfg.clientConnections(), ConnectionsPerHostMax: cfg.Sessions.ConnectionsPerClient,
+			ConnectsMax: cfg.Sessions.ConnectsPerNode, ConnectsPerHostMax: cfg.Sessions.ConnectsPerClient,
 		})
 	}
 	if adminListener != nil {

@@ -21,12 +21,39 @@ type connection struct {
 	// tokens has a place for each message that is in the session's mailbox.
 	tokens   chan struct{}
 	received atomic.Uint64
-	waits    atomic.Bool // the reader waits for a token
+	waits    atomic.Bool // the reader waits for a token, or is held
+	held     atomic.Pointer[chan struct{}]
 
 	pid      *actor.PID    // set before attached is closed
 	attached chan struct{} // closed once the session's actor is there
 	done     chan struct{} // closed once it has stopped
 	written  chan struct{} // closed once the writer has returned
+}
+
+// hold has the reader wait before the next message, until it is let go on.
+func (c *connection) hold(on bool) {
+	if on {
+		let := make(chan struct{})
+		c.held.Store(&let)
+	} else if let := c.held.Swap(nil); let != nil {
+		close(*let)
+	}
+}
+
+// pass waits while the reader is held. It reports false once the session has stopped.
+func (c *connection) pass() bool {
+	let := c.held.Load()
+	if let == nil {
+		return true
+	}
+	c.waits.Store(true)
+	defer c.waits.Store(false)
+	select {
+	case <-*let:
+		return true
+	case <-c.done:
+		return false
+	}
 }
 
 // What the goroutines around a session, and its gateway, tell it.
@@ -66,6 +93,7 @@ func (s *session) Receive(ctx actor.Context) {
 	case *inbound:
 		<-s.conn.tokens
 		s.core.received(m.message)
+		s.core.settle()
 	case *messages.Proposed:
 		s.core.proposed(m)
 	case *messages.BarrierReached:
@@ -129,6 +157,7 @@ func (s *session) tellHub(m any)                    { s.ctx.Request(s.cfg.Watch,
 func (s *session) push(m outgoing) int64            { return s.conn.outbox.push(m) }
 func (s *session) waiting() (int64, uint64)         { return s.conn.outbox.waiting() }
 func (s *session) callWhen(low int64)               { s.conn.outbox.callWhen(low) }
+func (s *session) hold(on bool)                     { s.conn.hold(on) }
 func (s *session) wake()                            { s.ctx.Send(s.ctx.Self(), theFlush) }
 func (s *session) checkPassword(u *messages.User, password string) {
 	root, self := s.ctx.ActorSystem().Root, s.ctx.Self()

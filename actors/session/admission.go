@@ -23,14 +23,21 @@ type admission struct {
 	active      atomic.Int64 // clients with calls in flight
 	queued      atomic.Int64 // bytes that wait for clients to read them
 
-	mu      sync.Mutex
-	clients map[string]*client
+	mu       sync.Mutex
+	clients  map[string]*client
+	churning map[*client]struct{} // those whose account is not full
+	heavy    *turnstile
+	behind   atomic.Int64 // connections that something waits for
 }
+
+func newAdmission(l Limits) *admission { return &admission{limits: l, heavy: newTurnstile()} }
 
 // client is one user, or, without users, one certificate or one host.
 type client struct {
 	name                 string
+	inProcess            bool  // of the process that embeds the node
 	connections          int64 // under admission.mu
+	churn                churn // under admission.mu
 	calls, writes, bytes atomic.Int64
 }
 
@@ -59,7 +66,7 @@ func (a *admission) share(c *core) *messages.Error {
 	defer a.mu.Unlock()
 	s := a.clients[name]
 	if s == nil {
-		s = &client{name: name}
+		s = &client{name: name, inProcess: c.who.inProcess}
 	}
 	if s.connections >= int64(a.limits.ConnectionsPerClient) {
 		return overloaded("this client has its fill of connections", int64(a.limits.ConnectionsPerClient))
@@ -77,22 +84,35 @@ func (a *admission) share(c *core) *messages.Error {
 func (a *admission) unshare(s *client) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if s.connections--; s.connections == 0 {
-		delete(a.clients, s.name)
-	}
+	s.connections--
+	a.forget(s)
 }
 
-// crowdedQueueBytes is what may wait for one client that does not read before its reads
-// are held back, once all together are behind. One that reads never notices.
-const crowdedQueueBytes = 256 << 10
+// aheadBytes is what may wait for one client before its reads are held back: enough that
+// one that reads never notices. crowdedBytes is the least of it.
+const (
+	aheadBytes   = 1 << 20
+	crowdedBytes = 32 << 10
+)
 
-// queueMax is what may wait for one client before its reads are held back.
+// queueMax is what may wait for one client before its reads are held back: its share of
+// half of what may wait for all, once a quarter of that does.
 func (a *admission) queueMax() int64 {
-	most := a.limits.QueueBytesMax / 2
-	if a.queued.Load() > a.limits.QueueBytesPerNode/2 {
-		most = min(most, crowdedQueueBytes)
+	most := min(a.limits.QueueBytesMax/2, aheadBytes)
+	if a.queued.Load() > a.limits.QueueBytesPerNode/4 {
+		most = min(most, max(a.portion(), crowdedBytes))
 	}
 	return most
+}
+
+// portion is a connection's share of half of what may wait for all.
+func (a *admission) portion() int64 { return a.limits.QueueBytesPerNode / 2 / max(1, a.behind.Load()) }
+
+// crowdedOut reports whether a connection for which so much waits has to end: more waits
+// for all than may, and it has more than its share of it. So those who are furthest behind
+// end first.
+func (a *admission) crowdedOut(backlog int64) bool {
+	return a.queued.Load() > a.limits.QueueBytesPerNode && backlog > a.portion()
 }
 
 func (a *admission) connect() bool {

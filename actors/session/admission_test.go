@@ -85,11 +85,12 @@ func TestConnectionsOfAClient(t *testing.T) {
 // gets little ahead of itself; the rest of its reads wait.
 func TestCrowdedQueues(t *testing.T) {
 	for _, c := range []struct {
-		queued int64
-		want   int
-	}{{0, 4}, {1 << 40, 2}} {
+		queued, behind int64
+		want           int
+	}{{0, 0, 4}, {100 << 20, 100_000, 1}} {
 		d := newDesk(t, Limits{})
 		d.adm.queued.Store(c.queued)
+		d.adm.behind.Store(c.behind)
 		read := func(key string) *messages.Operation {
 			return get(key, messages.Consistency_CONSISTENCY_LINEARIZABLE, 0)
 		}

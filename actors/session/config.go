@@ -93,13 +93,26 @@ type Limits struct {
 	// ConnectionsPerClient is for one user, or, without users, one certificate or one
 	// host. Default: three quarters of ConnectionsMax, and 8 at least.
 	ConnectionsPerClient int
+	// ConnectsPerClient and ConnectsPerNode are for the listeners: how many connections of
+	// one host, and of all, begin to be served in a second, after a burst of eight seconds'
+	// worth. The others wait. Defaults: 250 and 500.
+	ConnectsPerClient, ConnectsPerNode int
 	// QueueBytesMax bounds what waits for a client that does not read; beyond, its
 	// stream is closed. Half of it holds reads back first. Default: 16 MiB, or two
 	// of the largest values if that is more.
 	QueueBytesMax int64
-	// QueueBytesPerNode bounds what waits for all clients that do not read: beyond half of
-	// it each is allowed 256 KiB before its reads are held back. Default: 512 MiB.
+	// QueueBytesPerNode bounds what waits for all clients together, those that do not read
+	// above all. Beyond a quarter of it each is allowed its share before its reads are held
+	// back; beyond all of it the streams that have more than their share are closed, as slow
+	// consumers. Default: 256 MiB.
 	QueueBytesPerNode int64
+	// ChurnPerClient bounds the watches that one client begins in a second, and what costs
+	// the node about as much: three that are cancelled, fifty calls refused, half of one
+	// that shows credentials. Beyond, after a burst of five seconds' worth, the client's
+	// connections are read slower, and watches refused as overloaded with the time to wait.
+	// Default: 2,000. ChurnPerNode is for all clients together; those that churn share it
+	// alike. Default: 8,000.
+	ChurnPerClient, ChurnPerNode int64
 	// StallMs closes a stream whose client takes nothing of what waits for it for
 	// this long. Default: 30,000.
 	StallMs int64
@@ -161,7 +174,9 @@ func (l *Limits) setDefaults() {
 		l.ConnectionsPerClient = max(min(l.ConnectionsMax, 8), l.ConnectionsMax*3/4)
 	}
 	def(&l.QueueBytesMax, 16<<20)
-	def(&l.QueueBytesPerNode, 512<<20)
+	def(&l.QueueBytesPerNode, 256<<20)
+	def(&l.ChurnPerClient, 2_000)
+	def(&l.ChurnPerNode, 8_000)
 	def(&l.StallMs, 30_000)
 	def(&l.HeartbeatMs, messages.HeartbeatMs)
 }

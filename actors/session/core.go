@@ -28,6 +28,8 @@ type port interface {
 	closeStream(reason *messages.ErrorDetail, now bool)
 	// checkPassword has passwordChecked called, at once or later. u may be nil.
 	checkPassword(u *messages.User, password string)
+	// hold has the client's stream read no further, or again.
+	hold(on bool)
 	// wake has flush called once what is in the mailbox now was received.
 	wake()
 }
@@ -82,6 +84,10 @@ type core struct {
 
 	calls int64 // in flight
 	bytes int64 // their requests
+
+	owes    int64 // for what the message has cost so far; see churn
+	owing   bool  // the client has overdrawn its account
+	holding bool  // the stream is not read
 
 	replies      []*messages.Reply
 	repliesBytes int64
@@ -230,6 +236,7 @@ func (c *core) wrote(window int64) {
 	}
 	c.reads.held = false
 	c.runReads()
+	c.hold()
 	c.wake()
 }
 
@@ -286,6 +293,7 @@ func (c *core) close(reason *messages.ErrorDetail) {
 	c.sendReplies()
 	c.phase, c.closedMs = closing, c.nowMs
 	c.cfg.Telemetry.Closed(reason.GetCode())
+	c.hold()
 	c.port.closeStream(reason, false)
 }
 
@@ -297,6 +305,7 @@ func (c *core) cut(reason *messages.Error) {
 	}
 	c.phase, c.closedMs = closing, c.nowMs
 	c.cfg.Telemetry.Closed(reason.Code())
+	c.hold()
 	c.port.closeStream(reason.Detail, true)
 }
 

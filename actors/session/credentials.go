@@ -21,6 +21,7 @@ func (c *core) onCredentials(m *messages.Credentials) {
 		c.authenticated(err)
 		return
 	}
+	c.owes += priceCredentials
 	if c.checking != nil {
 		c.violated("credentials while others are being checked")
 		return

@@ -34,6 +34,7 @@ type desk struct {
 	woken     int
 	closed    bool
 	closing   bool
+	held      bool
 	reason    *messages.ErrorDetail
 	nextCall  uint64
 	nowMs     int64
@@ -74,7 +75,7 @@ func rawDesk(t rapid.TB, limits Limits) *desk {
 	cfg := Config{Node: d.node, Limits: limits}
 	cfg.Limits.setDefaults()
 	cfg.Telemetry, cfg.Logger = noTelemetry{}, slog.New(slog.DiscardHandler)
-	d.adm = &admission{limits: cfg.Limits}
+	d.adm = newAdmission(cfg.Limits)
 	d.core = newCore(9, "alice", &cfg, d.adm, d)
 	return d
 }
@@ -89,6 +90,7 @@ func (d *desk) checkPassword(u *messages.User, password string) {
 }
 func (d *desk) waiting() (int64, uint64) { return d.backlog, d.written }
 func (d *desk) callWhen(low int64)       { d.low = low }
+func (d *desk) hold(on bool)             { d.held = on }
 func (d *desk) wake()                    { d.woken++ }
 func (d *desk) push(m outgoing) int64 {
 	if d.closing {

@@ -27,7 +27,7 @@ func NewGateway(system *actor.ActorSystem, cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	cfg.passwords = newPasswords()
-	g := &Gateway{system: system, cfg: &cfg, admission: &admission{limits: cfg.Limits}, stopped: make(chan struct{})}
+	g := &Gateway{system: system, cfg: &cfg, admission: newAdmission(cfg.Limits), stopped: make(chan struct{})}
 	props := actor.PropsFromProducer(func() actor.Actor {
 		return &gateway{g: g, children: make(map[string]*connection), toldMs: -tickMs}
 	}, append([]actor.PropsOption{actor.WithSupervisor(stopNeverRestart)}, cfg.GatewayProps...)...)
@@ -79,7 +79,7 @@ func (g *Gateway) Serve(stream transport.ServerStream) {
 
 // read passes the client's messages on until the stream ends or its session stops.
 func (g *Gateway) read(c *connection) {
-	for {
+	for c.pass() {
 		m, err := c.stream.Recv()
 		if err != nil {
 			g.system.Root.Send(c.pid, &streamGone{})

@@ -57,7 +57,7 @@ func (a *gateway) onConnected(ctx actor.Context, c *connection) {
 			root.Send(c.pid, &writerDone{})
 			close(c.written)
 		})
-	c.outbox.total = &a.g.admission.queued
+	c.outbox.total, c.outbox.behind = &a.g.admission.queued, &a.g.admission.behind
 	c.pid = ctx.Spawn(actor.PropsFromProducer(func() actor.Actor {
 		return newSession(cfg, a.g.admission, c)
 	}, cfg.SessionProps...))
@@ -83,6 +83,7 @@ func (a *gateway) onTick(ctx actor.Context, m *messages.ClockTick) {
 		return
 	}
 	a.toldMs = m.GetMonotonicMs()
+	a.g.admission.tick()
 	a.tellAll(ctx, m)
 }
 

@@ -12,7 +12,7 @@ import (
 // windowReturnBytes is how much of the hub's window the client must have taken
 // before the hub hears of it. Less than half a window, so that the hub never waits
 // for what will not be sent.
-const windowReturnBytes = protocol.SessionWindowBytes / 8
+const windowReturnBytes = protocol.SessionWindowFirst / 4
 
 // repliesMax and repliesBytesMax end a message of replies.
 const (
@@ -39,6 +39,7 @@ type outbox struct {
 	closing bool
 	reason  *messages.ErrorDetail
 	total   *atomic.Int64 // of all outboxes of the node; nil: nobody counts
+	behind  *atomic.Int64 // those that something waits in
 }
 
 // outgoing is a message, or a batch for the watches ids.
@@ -72,7 +73,6 @@ func (o *outbox) push(m outgoing) int64 {
 	if o.closing {
 		return o.backlog
 	}
-	o.backlog += m.bytes
 	o.count(m.bytes)
 	if !o.merge(m) {
 		o.queue = append(o.queue, m)
@@ -81,9 +81,19 @@ func (o *outbox) push(m outgoing) int64 {
 	return o.backlog
 }
 
+// count adds to the backlog. The lock is held.
 func (o *outbox) count(bytes int64) {
-	if o.total != nil {
-		o.total.Add(bytes)
+	before := o.backlog
+	o.backlog += bytes
+	if o.total == nil {
+		return
+	}
+	o.total.Add(bytes)
+	switch {
+	case before == 0 && o.backlog > 0:
+		o.behind.Add(1)
+	case before > 0 && o.backlog == 0:
+		o.behind.Add(-1)
 	}
 }
 
@@ -93,7 +103,7 @@ func (o *outbox) release() {
 	defer o.mu.Unlock()
 	o.closing = true
 	o.count(-o.backlog)
-	o.backlog, o.queue = 0, nil
+	o.queue = nil
 }
 
 // merge adds replies to replies that still wait: a client that is slower than its
@@ -192,7 +202,6 @@ func (o *outbox) run() {
 				window = 0
 			}
 			o.mu.Lock()
-			o.backlog -= batch[i].bytes
 			o.count(-batch[i].bytes)
 			o.sent++
 			o.mu.Unlock()

@@ -149,6 +149,7 @@ func (c *core) runReads() {
 			// The view is held meanwhile; the stall limit bounds for how long.
 			r.held = true
 			c.sendReplies()
+			c.hold()
 			c.port.callWhen(most / 2)
 			return
 		}
@@ -180,7 +181,11 @@ func (c *core) runRead(r *read, v view) int64 {
 		c.failRead(r, err.Detail)
 		return 0
 	}
-	reply, err := v.QueryAs(c.who.rights, r.query, c.cfg.Node.Now())
+	query := c.query
+	if r.query.GetGet() == nil {
+		query = c.longQuery
+	}
+	reply, err := query(v, r.query, c.cfg.Node.Now())
 	if err != nil {
 		c.failRead(r, err.Detail)
 		return 0
@@ -195,6 +200,17 @@ func (c *core) runRead(r *read, v view) int64 {
 	r.done = true
 	c.reply(&messages.Reply{Call: r.call, Reply: &messages.Reply_Query{Query: reply}}, bytes, r.bytes)
 	return bytes
+}
+
+func (c *core) query(v view, q *messages.Query, now state.Now) (*messages.QueryReply, *messages.Error) {
+	return v.QueryAs(c.who.rights, q, now)
+}
+
+// longQuery is one that may take long: few are answered at a time.
+func (c *core) longQuery(v view, q *messages.Query, now state.Now) (*messages.QueryReply, *messages.Error) {
+	c.admission.heavy.enter(c.client)
+	defer c.admission.heavy.leave()
+	return c.query(v, q, now)
 }
 
 func (c *core) failRead(r *read, err *messages.ErrorDetail) {

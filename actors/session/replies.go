@@ -21,6 +21,7 @@ func (c *core) fail(call uint64, err *messages.ErrorDetail, requestBytes int64) 
 // refuse answers a call that was not admitted.
 func (c *core) refuse(call uint64, err *messages.Error) {
 	c.cfg.Telemetry.Refused(err.Code())
+	c.owes += priceRefused
 	c.queueReply(errorReply(call, err.Detail), errorBytes(err.Detail))
 }
 
@@ -61,10 +62,24 @@ func (c *core) push(m outgoing) {
 	if c.phase == closing {
 		return
 	}
-	if c.port.push(m) > c.queueMax {
+	switch backlog := c.port.push(m); {
+	case c.admission.crowdedOut(backlog):
+		c.crowded()
+	case backlog > c.queueMax:
 		c.cut(messages.NewError(messages.Code_CODE_SLOW_CONSUMER, "the client does not read what it asked for").WithLimit(uint64(c.queueMax)))
 	}
 }
+
+// crowded ends the connection: it is one of those for which too much waits.
+func (c *core) crowded() {
+	most := c.cfg.Limits.QueueBytesPerNode
+	e := messages.NewError(messages.Code_CODE_SLOW_CONSUMER, "too much waits for clients that do not read, this one among the last").WithLimit(uint64(most))
+	e.Detail.RetryAfterMs = crowdedRetryMs
+	c.cut(e)
+}
+
+// crowdedRetryMs is what a client that was behind is asked to wait.
+const crowdedRetryMs = 1_000
 
 func stopping() *messages.Error {
 	return messages.NewError(messages.Code_CODE_NODE_STOPPING, "the node stops: go to another one")

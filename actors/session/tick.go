@@ -29,6 +29,7 @@ func (c *core) tick(nowMs int64, received uint64, pumpWaits bool) {
 		}
 		return
 	}
+	c.release()
 	if c.watchWriter(passed); c.phase == closing {
 		return
 	}
@@ -69,6 +70,10 @@ const tickMaxMs = 2 * tickMs
 // watchWriter closes a stream whose client takes nothing.
 func (c *core) watchWriter(passed int64) {
 	backlog, sent := c.port.waiting()
+	if c.admission.crowdedOut(backlog) {
+		c.crowded()
+		return
+	}
 	if backlog == 0 || sent != c.sent {
 		c.sent, c.stalledMs = sent, 0
 		return

@@ -57,9 +57,13 @@ func (c *core) onWatch(call uint64, r *messages.WatchRequest, size int64, timeou
 	if c.watches.byID[r.WatchId] != nil {
 		return messages.NewError(messages.Code_CODE_WATCH_EXISTS, "the connection has a watch %d", r.WatchId).WithField("watch_id")
 	}
+	if err := c.admission.mayChurn(c.client); err != nil {
+		return err
+	}
 	if err := c.admit(size, false); err != nil {
 		return err
 	}
+	c.owing = c.admission.pay(c.client, priceWatch) || c.owing
 	w := &watch{id: r.WatchId, selector: r.Selector, request: r, call: call, bytes: size}
 	c.watches.byID[w.id] = w
 	switch {
@@ -97,7 +101,7 @@ func (c *core) beginAtView(r *read, v view) int64 {
 		return 0 // its rights are gone, and so is the watch
 	}
 	if w.request.List != nil {
-		reply, err := v.QueryAs(c.who.rights, &messages.Query{Query: &messages.Query_List{List: w.request.List}}, c.cfg.Node.Now())
+		reply, err := c.longQuery(v, &messages.Query{Query: &messages.Query_List{List: w.request.List}}, c.cfg.Node.Now())
 		if err != nil {
 			c.failRead(r, err.Detail)
 			return 0
@@ -137,6 +141,7 @@ func addCredit(a, b uint32) uint32 {
 }
 
 func (c *core) onCancel(m *messages.CancelWatch) {
+	c.owes += priceCancel
 	w := c.watches.byID[m.GetWatchId()]
 	switch {
 	case w == nil:

@@ -99,6 +99,7 @@ func TestSnapshotInstallNeverGoesBackNorSkips(t *testing.T) {
 		for i := 0; i < 10 && c.end == nil; i++ {
 			w.grant(c, 1_000, 1<<20)
 			w.settle()
+			w.drain(1)
 		}
 		if compact == 100 {
 			c.caughtUp()
@@ -449,6 +450,12 @@ func TestLateComerBelowTheReplay(t *testing.T) {
 	}
 	late := w.watch(2, r(1), protocol.EndOf(0))
 	near := w.watch(3, r(1), protocol.EndOf(2_950))
+	for range 3 { // they read, and are given more
+		w.settle()
+		for session := range uint64(3) {
+			w.drain(session + 1)
+		}
+	}
 	w.settle()
 	for _, c := range []*checker{early, late, near} {
 		c.caughtUp()

@@ -170,14 +170,15 @@ func (h *Hub) Drained(session uint64, bytes int64) {
 	if c == nil {
 		return
 	}
-	before := c.window
-	c.window = min(c.window+bytes, protocol.SessionWindowBytes)
-	if before >= protocol.SessionWindowBytes/2 {
+	before, more := c.window, min(bytes, protocol.SessionWindowBytes-c.most)
+	c.most += more // it reads
+	c.window = min(c.window+bytes+more, c.most)
+	if before >= c.most/2 {
 		return // nobody waits for it
 	}
 	// Half a window first: waking at every byte would read the change log for a
 	// handful of events at a time.
-	wake := c.window >= protocol.SessionWindowBytes/2
+	wake := c.window >= c.most/2
 	for _, id := range sortedIDs(c) {
 		w := c.watchers[id]
 		if w.phase != parked || !w.hasCredit() {

@@ -108,7 +108,7 @@ func (h *Hub) find(session, watchID uint64) *watcher {
 func (h *Hub) clientOf(session uint64) *client {
 	c := h.clients[session]
 	if c == nil {
-		c = &client{session: session, watchers: make(map[uint64]*watcher), window: protocol.SessionWindowBytes}
+		c = &client{session: session, watchers: make(map[uint64]*watcher), window: protocol.SessionWindowFirst, most: protocol.SessionWindowFirst}
 		h.clients[session] = c
 	}
 	return c

@@ -82,5 +82,6 @@ type client struct {
 	// window is how many bytes may still be on the way to the session. It is
 	// overrun by one event at most.
 	window int64
+	most   int64 // that window may be
 	out    []protocol.Item
 }

@@ -92,8 +92,13 @@ type SessionClosed struct {
 	Session uint64
 }
 
-// SessionWindowBytes is what may be on the way from the hub to one session.
-const SessionWindowBytes = 4 << 20
+// SessionWindowBytes is what may be on the way from the hub to one session, once its client
+// has shown that it reads: until then SessionWindowFirst may, and twice what it has taken
+// as it goes on.
+const (
+	SessionWindowBytes = 4 << 20
+	SessionWindowFirst = 512 << 10
+)
 
 // Deliver is watch -> session: answers, batches and ends, in order.
 type Deliver struct {
