@@ -133,14 +133,30 @@ func (ws *watchStream) credit(w *watcher, events []*messages.Event) {
 	ws.grant(w, len(events), bytes)
 }
 
+// Credit is returned once a quarter of what a watch began with has been taken: for each
+// event and watch it would cost the session more than the event does. What is left to the
+// session meanwhile is at least three quarters, so that it never waits for what is owed.
+const (
+	creditEventsAtOnce = messages.WatchCreditEventsDefault / 4
+	creditBytesAtOnce  = messages.WatchCreditBytesDefault / 4
+)
+
+// grant returns the credit of what was taken. The lock is held.
 func (ws *watchStream) grant(w *watcher, events int, bytes int64) {
-	if c := w.conn; c != nil && events > 0 {
-		// Sending may wait for the session, which may wait for its reader: not from here.
-		m := &messages.ClientMessage{Message: &messages.ClientMessage_WatchCredit{WatchCredit: &messages.WatchCredit{
-			WatchId: w.ours, Events: uint32(events), Bytes: uint32(min(bytes, messages.WatchCreditBytesMax)),
-		}}}
-		c.conn.later(m)
+	c := w.conn
+	if c == nil || events == 0 {
+		return
 	}
+	w.owedEvents, w.owedBytes = w.owedEvents+events, w.owedBytes+bytes
+	if w.owedEvents < creditEventsAtOnce && w.owedBytes < creditBytesAtOnce {
+		return
+	}
+	m := &messages.ClientMessage{Message: &messages.ClientMessage_WatchCredit{WatchCredit: &messages.WatchCredit{
+		WatchId: w.ours, Events: uint32(w.owedEvents), Bytes: uint32(min(w.owedBytes, messages.WatchCreditBytesMax)),
+	}}}
+	w.owedEvents, w.owedBytes = 0, 0
+	// Sending may wait for the session, which may wait for its reader: not from here.
+	c.conn.later(m)
 }
 
 // ended takes the end of a watch. One that fell behind goes on by itself. The lock is held.

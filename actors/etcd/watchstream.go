@@ -50,6 +50,9 @@ type watcher struct {
 	held  bool   // the client has not been told that it exists
 	early []*messages.WatchBatch
 	part  []*messages.Event // of a revision that is not complete
+	// What has been taken and not been returned as credit.
+	owedEvents int
+	owedBytes  int64
 	// answering: it was asked how far it is, for all of them; idle: for itself.
 	answering, idle, busy bool
 }
@@ -102,7 +105,7 @@ func (ws *watchStream) start(ctx context.Context, w *watcher, from uint64, after
 		}
 		ws.mu.Lock()
 		c.lastID++
-		w.conn, w.ours = c, c.lastID
+		w.conn, w.ours, w.owedEvents, w.owedBytes = c, c.lastID, 0, 0
 		c.watches[w.ours] = w
 		others := len(c.watches) > 1
 		ws.mu.Unlock()
