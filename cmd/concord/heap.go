@@ -15,7 +15,7 @@ import (
 const (
 	heapRoomMin     = 64 << 20  // also of an empty store
 	heapRoomLoading = 256 << 20 // while a node starts
-	heapRoomPercent = 40        // of what lives
+	heapRoomPercent = 60        // of what lives
 )
 
 // heapRoom sets the collector's percentage after each collection. The operator's own
