@@ -266,35 +266,3 @@ func TestB204NotAppliedMeansNotApplied(t *testing.T) {
 		}
 	}
 }
-
-// TestTwoNodesWithOneID: somebody starts a second node with the id of one that runs, with
-// an empty directory of its own. The others do not take it for the first; it says what is
-// wrong, and nothing is lost.
-func TestTwoNodesWithOneID(t *testing.T) {
-	t.Parallel()
-	c := NewCluster(t, ClusterOptions{Nodes: 3})
-	w := StartWorkload(c, 8, 3)
-	w.WaitWrites(50)
-	m := c.Followers()[0]
-	twin := NewNode(t, "--replica-id", fmt.Sprint(m.ID))
-	for _, o := range c.Members() {
-		address := o.Address
-		if o == m {
-			address = &messages.MemberAddress{ReplicaId: m.ID, Raft: FreePort(t), Peer: FreePort(t), Client: twin.Listen}
-		}
-		twin.args = append(twin.args, "--member", memberFlag(address))
-	}
-	twin.Start()
-	ctx := Deadline(t, time.Minute)
-	for says := fmt.Sprintf("two nodes have the replica id %d", m.ID); !strings.Contains(twin.Output(), says); pause(ctx, 20*time.Millisecond) {
-		if ctx.Err() != nil {
-			t.Fatalf("it said: %s", twin.Output())
-		}
-	}
-	w.WaitWrites(writesMeanwhile)
-	twin.Kill()
-	w.WaitWrites(writesMeanwhile)
-	w.Stop()
-	c.CheckDigests()
-	w.History.Check(t)
-}

@@ -63,9 +63,15 @@ func TestRecover(t *testing.T) {
 		n.first = append(n.first, "--member", memberFlag(m.Address))
 		restore = append(restore, "--data-dir", m.Dir)
 	}
-	if out, err := c.concord(ctx, restore...); err != nil {
+	out, err = c.concord(ctx, restore...)
+	if err != nil {
 		t.Fatalf("%v, %s", err, out)
 	}
+	_, name, ok := strings.Cut(out, "cluster name, for nodes that join later: ")
+	if !ok {
+		t.Fatalf("restore names no cluster: %s", out)
+	}
+	name, _, _ = strings.Cut(name, "\n")
 	for _, m := range n.Members() {
 		m.args = append(m.args, n.first...)
 		m.Start()
@@ -79,6 +85,12 @@ func TestRecover(t *testing.T) {
 	r, err := k.Put(ctx, "/new", nil, client.PutOptions{})
 	if err != nil || r.Revision < before.Revision+1<<40 {
 		t.Errorf("revision %d, %v", r.Revision, err)
+	}
+	// One that joins afterwards gets what there is now, not what was saved.
+	four := n.Add(4, true, "--cluster-name", name)
+	now, err := four.Client().Revision(ctx)
+	if err != nil || now.Revision < r.Revision {
+		t.Errorf("the one that joined is at revision %d, %v; %d was written before", now.Revision, err, r.Revision)
 	}
 	n.CheckDigests()
 }
