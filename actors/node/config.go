@@ -71,6 +71,10 @@ type Config struct {
 	// SnapshotBytes of applied entries lead to a snapshot. Default:
 	// consensus.SnapshotBytesDefault.
 	SnapshotBytes int64
+	// SnapshotKeepEntries stay in the log behind a snapshot, for members that are a little
+	// behind; one that lacks more gets the snapshot. Default:
+	// consensus.SnapshotKeepEntriesDefault.
+	SnapshotKeepEntries uint64
 
 	// Bootstrap is the configuration that a new cluster starts with; it is used once
 	// in a cluster's life, by whichever member leads first. Default:
@@ -261,7 +265,7 @@ func (c Config) dragonboat() (consensus.DragonboatConfig, error) {
 		RaftAddress: c.RaftAddress, ListenAddress: c.RaftListenAddress,
 		CAFile: c.RaftCAFile, CertFile: c.RaftCertFile, KeyFile: c.RaftKeyFile,
 		InitialMembers: c.InitialMembers, Join: c.Join, NonVoting: c.NonVoting,
-		Timing: c.RaftTiming, SnapshotBytes: c.SnapshotBytes, Logger: c.Logger, FS: c.FS,
+		Timing: c.RaftTiming, SnapshotBytes: c.SnapshotBytes, SnapshotKeepEntries: c.SnapshotKeepEntries, Logger: c.Logger, FS: c.FS,
 	}
 	if d.Timing == (consensus.Timing{}) && c.RaftAddress != "" {
 		d.Timing = consensus.MultiNodeTiming // alone or not: it may grow

@@ -189,8 +189,10 @@ func (n *Node) takeSeed() (initial *state.Machine, err error) {
 	return initial, nil
 }
 
-// restoredLog removes the seed once the log begins with a snapshot.
+// restoredLog hears that the state is a snapshot's now, this node's own or the leader's,
+// and removes the seed, since the log begins with a snapshot.
 func (n *Node) restoredLog() {
+	n.cfg.Logger.Info("the state is that of a snapshot")
 	if n.seed != nil {
 		_ = os.Remove(filepath.Join(n.cfg.Dir, seedFile)) // it is only in the way
 	}

@@ -74,6 +74,7 @@ func (a *app) serveCommand() *cobra.Command {
 		},
 	}
 	flags.add(c, &cfg)
+	c.Flags().Uint64Var(&cfg.SnapshotKeepEntries, "snapshot-keep-entries", 0, "entries that stay in the log behind a snapshot; 0: 2,000")
 	return c
 }
 
