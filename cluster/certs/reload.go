@@ -109,6 +109,18 @@ func (w *follower) current() (*tls.Certificate, *x509.CertPool) {
 	return w.pair, w.pool
 }
 
+// Follow returns what gives the certificate and the authority that count now.
+func (f Files) Follow() (func() (tls.Certificate, *x509.CertPool), error) {
+	w, err := follow(f)
+	if err != nil {
+		return nil, err
+	}
+	return func() (tls.Certificate, *x509.CertPool) {
+		pair, pool := w.current()
+		return *pair, pool
+	}, nil
+}
+
 // ServerTLS is the configuration of a listener, as the function of this name makes it,
 // that follows the files.
 func (f Files) ServerTLS() (*tls.Config, error) {

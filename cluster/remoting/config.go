@@ -25,6 +25,9 @@ type Config struct {
 	Certificate tls.Certificate
 	// Roots are the authorities of peers.
 	Roots *x509.CertPool
+	// Follow, when set, gives both of them anew for each connection, so that they can be
+	// replaced while the endpoint runs. It may be called from any goroutine.
+	Follow func() (tls.Certificate, *x509.CertPool)
 	// AnyPort accepts a certificate that names the host alone, for services on
 	// ephemeral ports. Services on one host can then pretend to be each other.
 	AnyPort bool
@@ -43,7 +46,16 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// identity is the certificate and the roots that count now.
+func (c *Config) identity() (tls.Certificate, *x509.CertPool) {
+	if c.Follow != nil {
+		return c.Follow()
+	}
+	return c.Certificate, c.Roots
+}
+
 func (c Config) withDefaults(receiveBytes int) (Config, error) {
+	c.Certificate, c.Roots = c.identity()
 	if len(c.Certificate.Certificate) == 0 || c.Roots == nil {
 		return c, errors.New("remoting: a certificate and roots are required")
 	}

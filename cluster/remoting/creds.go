@@ -23,8 +23,14 @@ type serverCreds struct {
 }
 
 func newServerCreds(c Config, n *counters) *serverCreds {
+	config := certs.ServerTLS(c.Certificate, c.Roots)
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := certs.ServerTLS(c.identity())
+		now.NextProtos = []string{"h2"} // what gRPC adds to the outer one
+		return now, nil
+	}
 	return &serverCreds{
-		TransportCredentials: credentials.NewTLS(certs.ServerTLS(c.Certificate, c.Roots)),
+		TransportCredentials: credentials.NewTLS(config),
 		max:                  int64(c.ConnectionsMax),
 		open:                 new(atomic.Int64),
 		counters:             n,
@@ -100,8 +106,9 @@ type clientCreds struct {
 }
 
 func newClientCreds(c Config, address string, n *counters) *clientCreds {
+	cert, roots := c.identity()
 	return &clientCreds{
-		TransportCredentials: credentials.NewTLS(certs.ClientTLS(c.Roots, &c.Certificate)),
+		TransportCredentials: credentials.NewTLS(certs.ClientTLS(roots, &cert)),
 		address:              address,
 		anyPort:              c.AnyPort,
 		counters:             n,

@@ -56,6 +56,11 @@ func (s *serveFlags) add(c *cobra.Command, cfg *node.Config) {
 	f.Int64Var(&cfg.SnapshotBytes, "snapshot-bytes", 0, "bytes of applied entries that lead to a snapshot; 0: 256 MiB")
 	f.IntVar(&cfg.Sessions.ConnectionsMax, "connections-max", messages.ConnectionsPerNodeDefault, "connections of clients that this node takes")
 	f.IntVar(&cfg.Sessions.ConnectionsPerClient, "connections-per-client", 0, "those of one user, or, without users, of one host; 0: three quarters of all")
+	f.IntVar(&cfg.Sessions.ConnectsPerNode, "connects-per-node", 500, "connections that clients may begin in a second, after a burst of eight times as many; the others wait")
+	f.IntVar(&cfg.Sessions.ConnectsPerClient, "connects-per-client", 250, "those from one host")
+	f.Int64Var(&cfg.Sessions.ChurnPerNode, "churn-per-node", 8_000, "watches that clients may begin in a second; fifty calls refused count as one")
+	f.Int64Var(&cfg.Sessions.ChurnPerClient, "churn-per-client", 2_000, "those of one user, or, without users, of one host, after a burst of five times as many")
+	f.Int64Var(&cfg.Sessions.QueueBytesPerNode, "unread-bytes-max", 256<<20, "bytes that may wait for clients that do not read")
 	f.IntVar(&cfg.Watch.WatchersMax, "watches-max", messages.WatchersPerNodeDefault, "watches that this node serves")
 	f.IntVar(&cfg.Watch.WatchersPerSessionMax, "watches-per-client", messages.WatchersPerClientDefault, "watches that one connection may have")
 
@@ -125,19 +130,14 @@ func (s *serveFlags) actorListener() (*remoting.Config, error) {
 	if _, _, err := net.SplitHostPort(s.actors); err != nil {
 		return nil, messages.InvalidField("actors", "%v", err)
 	}
-	pem, err := os.ReadFile(s.actorCA)
-	if err != nil {
+	if _, err := os.Stat(s.actorCA); err != nil {
 		return nil, messages.InvalidField("actors-ca", "%v", err)
 	}
-	pool, err := certs.PoolOf(pem)
-	if err != nil {
-		return nil, messages.InvalidField("actors-ca", "%v", err)
-	}
-	pair, err := tls.LoadX509KeyPair(s.actorCert, s.actorKey)
+	follow, err := certs.Files{Cert: s.actorCert, Key: s.actorKey, CA: s.actorCA, Logger: slog.Default()}.Follow()
 	if err != nil {
 		return nil, messages.InvalidField("actors-cert", "%v", err)
 	}
-	return &remoting.Config{Listen: s.actors, Certificate: pair, Roots: pool}, nil
+	return &remoting.Config{Listen: s.actors, Follow: follow}, nil
 }
 
 // readFile sets the flags that the command line has not.
@@ -258,6 +258,18 @@ func (s *serveFlags) check(cfg *node.Config) error {
 		return messages.InvalidField("data-dir", "must not be empty")
 	case cfg.ReplicaID == 0:
 		return messages.InvalidField("replica-id", "must be more than 0")
+	}
+	for _, l := range []struct {
+		flag  string
+		value int64
+	}{
+		{"connections-max", int64(cfg.Sessions.ConnectionsMax)}, {"connects-per-node", int64(cfg.Sessions.ConnectsPerNode)},
+		{"connects-per-client", int64(cfg.Sessions.ConnectsPerClient)}, {"churn-per-node", cfg.Sessions.ChurnPerNode},
+		{"churn-per-client", cfg.Sessions.ChurnPerClient}, {"unread-bytes-max", cfg.Sessions.QueueBytesPerNode},
+	} {
+		if l.value < 1 {
+			return messages.InvalidField(l.flag, "%d, at least 1", l.value).WithLimit(1)
+		}
 	}
 	for _, a := range []struct{ flag, address string }{{"listen", cfg.ClientAddress}, {"admin", cfg.AdminAddress}} {
 		if a.address == "" && a.flag == "admin" {
