@@ -310,7 +310,7 @@ func (h *trace) watchCommand(t *testing.T, d *datadriven.TestData, num func(stri
 			To: &messages.Position{Revision: rev, OpIndex: uint32(last)},
 		}
 		for i := first; i <= last; i++ {
-			b.Events = append(b.Events, &messages.Event{Revision: rev, OpIndex: uint32(i), Record: &messages.Record{Key: []byte("k")}})
+			b.Events = append(b.Events, &messages.Event{Type: messages.EventType_EVENT_TYPE_PUT, Revision: rev, OpIndex: uint32(i), Record: &messages.Record{Key: []byte("k")}})
 		}
 		if b.Last {
 			b.To.OpIndex = messages.PositionOpIndexEnd
