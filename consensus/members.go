@@ -105,3 +105,30 @@ func (l *replicaLog) TransferLeader(target uint64) error {
 	}
 	return nil
 }
+
+// members are the addresses of the members as this replica knows them now. The host is
+// open meanwhile.
+func (l *replicaLog) members() map[uint64]string {
+	for _, s := range l.host.GetNodeHostInfo(dragonboat.NodeHostInfoOption{SkipLogInfo: true}).ShardInfoList {
+		if s.ShardID == shardID {
+			return s.Replicas
+		}
+	}
+	return nil
+}
+
+// watchClaims lets the guard of the transport decide about replicas that it does not know.
+func (l *replicaLog) watchClaims() {
+	for {
+		select {
+		case <-l.guard.ask:
+		case <-l.stop:
+			return
+		}
+		if !l.enter() {
+			return
+		}
+		l.guard.look(l.members)
+		l.leave()
+	}
+}
