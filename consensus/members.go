@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/lni/dragonboat/v4"
@@ -128,7 +129,25 @@ func (l *replicaLog) watchClaims() {
 		if !l.enter() {
 			return
 		}
-		l.guard.look(l.members)
+		l.guard.look(l.allMembers)
 		l.leave()
 	}
+}
+
+// allMembers are also those without a vote, which dragonboat tells only behind a read
+// barrier. A replica that has no membership yet, or no leader, does without them.
+func (l *replicaLog) allMembers() map[uint64]string {
+	known := l.members()
+	if len(known) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), max(500*time.Millisecond, 2*l.cfg.Timing.RTT))
+	defer cancel()
+	m, err := l.host.SyncGetShardMembership(ctx, shardID)
+	if err != nil {
+		return known
+	}
+	all := maps.Clone(m.Nodes)
+	maps.Copy(all, m.NonVotings)
+	return all
 }
