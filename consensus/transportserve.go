@@ -89,6 +89,20 @@ func (c *chunkConn) SendChunk(chunk raftpb.Chunk) (err error) {
 	return err
 }
 
+// decode turns what dragonboat's decoder does with garbage, an error or a panic, into an
+// error. It holds no lock and has written nothing but m, which is then dropped.
+func decode(m interface{ Unmarshal([]byte) error }, b []byte) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w of messages: %v", errNotAFrame, r)
+		}
+	}()
+	if err := m.Unmarshal(b); err != nil {
+		return fmt.Errorf("%w of messages: %w", errNotAFrame, err)
+	}
+	return nil
+}
+
 // serve reads a connection until it ends. Nothing that arrives may make it panic.
 func (t *transport) serve(conn net.Conn) {
 	in := newFrameReader(conn, 64<<10)
@@ -137,8 +151,8 @@ func (t *transport) serveBatches(in *frameReader, g greeting) error {
 			return err
 		}
 		var batch raftpb.MessageBatch
-		if err := batch.Unmarshal(b); err != nil {
-			return fmt.Errorf("%w: %w", errNotAFrame, err)
+		if err := decode(&batch, b); err != nil {
+			return err
 		}
 		ok, why := t.guard.batch(&batch, g.Address)
 		if why != "" {
@@ -160,8 +174,8 @@ func (t *transport) serveChunks(conn net.Conn, in *frameReader, g greeting) erro
 			return err
 		}
 		var c raftpb.Chunk
-		if err := c.Unmarshal(b); err != nil {
-			return fmt.Errorf("%w: %w", errNotAFrame, err)
+		if err := decode(&c, b); err != nil {
+			return err
 		}
 		ok, why := t.guard.allows(c.From, g.Address)
 		switch {
