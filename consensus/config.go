@@ -66,7 +66,8 @@ type DragonboatConfig struct {
 	// DeploymentID keeps clusters apart: replicas of another one are not heard.
 	DeploymentID uint64
 	// CAFile, CertFile and KeyFile turn on mutual TLS between replicas. Any
-	// certificate of the CA is accepted, so the CA signs for nothing else.
+	// certificate of the CA is accepted, so the CA signs for nothing else. Files that
+	// are replaced count from the next connection on, a second later at most.
 	CAFile, CertFile, KeyFile string
 
 	// InFlightBytesMax bounds what is proposed here and not resolved; beyond it
@@ -179,7 +180,7 @@ func (cfg *DragonboatConfig) setDefaults() {
 // nodeHost returns the settings of the process's part. Log type, ExecShards,
 // LogDB.Shards and RaftAddress are written into the directory: changing one makes
 // every existing directory unusable.
-func (cfg *DragonboatConfig) nodeHost(listener raftio.IRaftEventListener) config.NodeHostConfig {
+func (cfg *DragonboatConfig) nodeHost(peers config.TransportFactory, listener raftio.IRaftEventListener) config.NodeHostConfig {
 	// Tan allocates 16 buffers of KVWriteBufferSize, which with the default preset
 	// are 2 GiB of heap.
 	logDB := config.GetTinyMemLogDBConfig()
@@ -197,9 +198,10 @@ func (cfg *DragonboatConfig) nodeHost(listener raftio.IRaftEventListener) config
 		RaftEventListener: listener,
 		EnableMetrics:     true,
 		Expert: config.ExpertConfig{
-			LogDBFactory: cfg.logDB,
-			LogDB:        logDB,
-			FS:           cfg.FS,
+			TransportFactory: peers,
+			LogDBFactory:     cfg.logDB,
+			LogDB:            logDB,
+			FS:               cfg.FS,
 			Engine: config.EngineConfig{
 				ExecShards: 1, CommitShards: 1, ApplyShards: 1,
 				SnapshotShards: 2, CloseShards: 1,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/lni/dragonboat/v4"
+	"github.com/lni/dragonboat/v4/config"
 	"github.com/lni/dragonboat/v4/raftio"
 	"github.com/lni/dragonboat/v4/statemachine"
 )
@@ -42,7 +43,11 @@ func OpenDragonboat(cfg DragonboatConfig, applier Applier, listener Listener) (l
 		return nil, err
 	}
 	l := newReplicaLog(cfg, applier, unlock)
-	host, err := openHost(cfg, l.listenerFor(listener))
+	certs, err := newRaftCerts(cfg)
+	if err != nil {
+		return nil, explainOpen(cfg, err)
+	}
+	host, err := openHost(cfg, transports{cfg, l.guard, certs}, l.listenerFor(listener))
 	if err != nil {
 		return nil, explainOpen(cfg, err)
 	}
@@ -52,19 +57,21 @@ func OpenDragonboat(cfg DragonboatConfig, applier Applier, listener Listener) (l
 		closeHost(host)
 		return nil, explainOpen(cfg, err)
 	}
+	l.guard.learn(l.members())
+	l.guard.open.Store(true)
 	l.start()
 	return l, nil
 }
 
 // openHost turns the panics of a damaged directory into errors. NewNodeHost
 // recovers panics itself and may then return neither host nor error.
-func openHost(cfg DragonboatConfig, listener raftio.IRaftEventListener) (host *dragonboat.NodeHost, err error) {
+func openHost(cfg DragonboatConfig, peers config.TransportFactory, listener raftio.IRaftEventListener) (host *dragonboat.NodeHost, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			host, err = nil, fmt.Errorf("%v", r)
 		}
 	}()
-	host, err = dragonboat.NewNodeHost(cfg.nodeHost(listener))
+	host, err = dragonboat.NewNodeHost(cfg.nodeHost(peers, listener))
 	if err == nil && host == nil {
 		err = fmt.Errorf("the log could not be opened")
 	}

@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/lni/dragonboat/v4"
@@ -104,4 +105,49 @@ func (l *replicaLog) TransferLeader(target uint64) error {
 		return proposeRefused(err)
 	}
 	return nil
+}
+
+// members are the addresses of the members as this replica knows them now. The host is
+// open meanwhile.
+func (l *replicaLog) members() map[uint64]string {
+	for _, s := range l.host.GetNodeHostInfo(dragonboat.NodeHostInfoOption{SkipLogInfo: true}).ShardInfoList {
+		if s.ShardID == shardID {
+			return s.Replicas
+		}
+	}
+	return nil
+}
+
+// watchClaims lets the guard of the transport decide about replicas that it does not know.
+func (l *replicaLog) watchClaims() {
+	for {
+		select {
+		case <-l.guard.ask:
+		case <-l.stop:
+			return
+		}
+		if !l.enter() {
+			return
+		}
+		l.guard.look(l.allMembers)
+		l.leave()
+	}
+}
+
+// allMembers are also those without a vote, which dragonboat tells only behind a read
+// barrier. A replica that has no membership yet, or no leader, does without them.
+func (l *replicaLog) allMembers() map[uint64]string {
+	known := l.members()
+	if len(known) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), max(500*time.Millisecond, 2*l.cfg.Timing.RTT))
+	defer cancel()
+	m, err := l.host.SyncGetShardMembership(ctx, shardID)
+	if err != nil {
+		return known
+	}
+	all := maps.Clone(m.Nodes)
+	maps.Copy(all, m.NonVotings)
+	return all
 }

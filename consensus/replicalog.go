@@ -21,6 +21,7 @@ type replicaLog struct {
 	session *client.Session
 	machine *machine
 	flight  *flight
+	guard   *guard
 	unlock  func()
 
 	frames sync.Pool // of *[]byte
@@ -43,7 +44,7 @@ var _ Log = (*replicaLog)(nil)
 func newReplicaLog(cfg DragonboatConfig, applier Applier, unlock func()) *replicaLog {
 	l := &replicaLog{
 		cfg: cfg, unlock: unlock, flight: newFlight(cfg.InFlightBytesMax, cfg.Timing.RTT),
-		stop: make(chan struct{}), ready: make(chan struct{}),
+		guard: newGuard(cfg), stop: make(chan struct{}), ready: make(chan struct{}),
 	}
 	l.snapshots.init(cfg)
 	l.machine = &machine{
@@ -64,6 +65,7 @@ func (l *replicaLog) start() {
 	l.work(func() { l.flight.watch(l.stop) })
 	l.work(l.becomeReady)
 	l.work(l.takeSnapshots)
+	l.work(l.watchClaims)
 }
 
 // work runs f on a goroutine that Close waits for. False after Close.
