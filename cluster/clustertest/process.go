@@ -168,7 +168,7 @@ func (n *Node) Pid() int {
 	return n.cmd.Process.Pid
 }
 
-// Output returns what all its processes have printed.
+// Output returns what all its processes have printed; of more than a MiB, the end.
 func (n *Node) Output() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -199,11 +199,12 @@ type lockedWriter struct{ n *Node }
 func (w *lockedWriter) Write(p []byte) (int, error) {
 	w.n.mu.Lock()
 	defer w.n.mu.Unlock()
-	// Bounded: a node that logs without end must not take the test with it.
-	if w.n.output.Len() < 1<<20 {
-		w.n.output.Write(p)
+	// Bounded: a node that logs without end must not take the test with it. What is old
+	// goes first.
+	if w.n.output.Len() > 1<<20 {
+		w.n.output.Next(1 << 19)
 	}
-	return len(p), nil
+	return w.n.output.Write(p)
 }
 
 // FreePort returns a loopback address that nothing listens on and nobody else gets; see

@@ -30,6 +30,7 @@ type Network struct {
 	mu     sync.Mutex
 	change chan struct{} // closed and made anew with each change of the rules
 	held   map[[2]uint64]bool
+	broken map[[2]uint64]bool // held, and what is said meanwhile is lost
 	// peersHeld is held for what is not Raft.
 	peersHeld map[[2]uint64]bool
 	delay     map[[2]uint64]time.Duration
@@ -42,7 +43,7 @@ type Network struct {
 func newNetwork(t testing.TB, pids func() []int, sourceOf func(int) (uint64, bool)) *Network {
 	n := &Network{
 		t: t, pids: pids, sourceOf: sourceOf, change: make(chan struct{}),
-		held: map[[2]uint64]bool{}, peersHeld: map[[2]uint64]bool{}, delay: map[[2]uint64]time.Duration{}, open: map[net.Conn]bool{},
+		held: map[[2]uint64]bool{}, broken: map[[2]uint64]bool{}, peersHeld: map[[2]uint64]bool{}, delay: map[[2]uint64]time.Duration{}, open: map[net.Conn]bool{},
 	}
 	t.Cleanup(n.close)
 	return n
@@ -81,12 +82,18 @@ func (n *Network) HoldPeers(from, to uint64) {
 }
 
 // Isolate holds back everything between a group of nodes and the rest.
-func (n *Network) Isolate(group []uint64, all []uint64) {
+func (n *Network) Isolate(group []uint64, all []uint64) { n.part(n.held, group, all) }
+
+// Sever breaks every connection between a group of nodes and the rest when something is
+// said over it. Until the network heals none lasts; what was said meanwhile is lost.
+func (n *Network) Sever(group []uint64, all []uint64) { n.part(n.broken, group, all) }
+
+func (n *Network) part(rule map[[2]uint64]bool, group []uint64, all []uint64) {
 	n.set(func() {
 		for _, a := range all {
 			for _, b := range all {
 				if slices.Contains(group, a) != slices.Contains(group, b) {
-					n.held[[2]uint64{a, b}] = true
+					rule[[2]uint64{a, b}] = true
 				}
 			}
 		}
@@ -102,6 +109,7 @@ func (n *Network) Delay(from, to uint64, d time.Duration) {
 func (n *Network) Heal() {
 	n.set(func() {
 		clear(n.held)
+		clear(n.broken)
 		clear(n.peersHeld)
 		clear(n.delay)
 	})
@@ -190,7 +198,7 @@ func (n *Network) copy(w, r net.Conn, from, to uint64, peers bool) {
 	}
 }
 
-// pass waits while the way is held; false when the network is closed.
+// pass waits while the way is held; false when it is broken or the network is closed.
 func (n *Network) pass(from, to uint64, peers bool) bool {
 	n.mu.Lock()
 	late := n.delay[[2]uint64{from, to}]
@@ -201,6 +209,7 @@ func (n *Network) pass(from, to uint64, peers bool) bool {
 	for {
 		n.mu.Lock()
 		held, closed, change := n.held[[2]uint64{from, to}] || peers && n.peersHeld[[2]uint64{from, to}], n.closed, n.change
+		closed = closed || n.broken[[2]uint64{from, to}]
 		n.mu.Unlock()
 		if closed {
 			return false

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,15 +19,16 @@ import (
 // TestWatchesThroughFaults runs every kind of watch, and a mirror, through kills,
 // pauses and cuts, one-way ones too, while history is compacted all the time as far as
 // consumers allow. Each watch keeps each promise; none is ever compacted away, because
-// each is counted.
+// each is counted. At last a member that runs falls so far behind that the leader sends it
+// a snapshot, with watches on it.
 func TestWatchesThroughFaults(t *testing.T) {
 	seed := *clusterSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("replay: -run TestWatchesThroughFaults -cluster.seed=%d", seed)
-	c := NewCluster(t, ClusterOptions{Nodes: 3, Network: true, Flags: []string{"--snapshot-bytes", "262144"}})
-	load := StartWatchLoad(t, seed, 3, 2*time.Millisecond, c.Client)
+	c := NewCluster(t, ClusterOptions{Nodes: 3, Network: true, Flags: []string{"--snapshot-bytes", "65536", "--snapshot-keep-entries", "100", "--log-level", "info"}})
+	load := StartWatchLoad(t, seed, 3, 4*time.Millisecond, c.Client)
 	var all []*Follower
 	for _, kind := range WatchKinds {
 		all = append(all, Follow(t, kind, load.Truth, c.Client))
@@ -88,8 +90,11 @@ func TestWatchesThroughFaults(t *testing.T) {
 		load.Wait(100)
 		t.Logf("%s: %.1f s, revision %d", name, time.Since(began).Seconds(), load.Truth.Last())
 	}
-	load.Stop()
+	// A node that is cut off cannot say how far its watches are.
 	stop()
+	lowest := <-compacted
+	all = append(all, watchThroughSnapshot(t, c, load, one(r, c.Followers()))...)
+	load.Stop()
 	last := load.Truth.Last()
 	for _, f := range all {
 		f.Finish(t, last)
@@ -111,7 +116,70 @@ func TestWatchesThroughFaults(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the mirror has %v, the cluster %v", got, want)
 	}
-	t.Logf("%d revisions, compacted to %d, the mirror listed %d times", last, <-compacted, m.Lists())
+	t.Logf("%d revisions, compacted to %d, the mirror listed %d times", last, lowest, m.Lists())
+}
+
+// watchThroughSnapshot cuts a member off until the others have dropped the log that it
+// lacks, and waits until it has got the leader's snapshot in its place. It returns the
+// watches that were on that member all the time.
+func watchThroughSnapshot(t *testing.T, c *Cluster, load *WatchLoad, m *Member) (all []*Follower) {
+	t.Helper()
+	for _, kind := range WatchKinds {
+		kind.Name += ", through a snapshot"
+		all = append(all, FollowFrom(t, kind, load.Truth.Last()+1, load.Truth, func() *client.Client { return c.client(m.Listen) }))
+	}
+	load.Wait(100)
+	began := time.Now().Truncate(time.Millisecond)
+	ctx := Deadline(t, 3*time.Minute)
+	var others []string
+	for _, o := range c.Members() {
+		if o != m {
+			others = append(others, o.Listen)
+		}
+	}
+	s, value := c.client(others...), strings.Repeat("v", 500)
+	for n := 0; ; n++ {
+		c.Net.Sever([]uint64{m.ID}, c.IDs())
+		// More entries than are kept behind a snapshot, each of its own.
+		for i := range 500 {
+			v := fmt.Sprint(n, ".", i, value)
+			p, err := s.Put(ctx, "/a/large", []byte(v), client.PutOptions{})
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+			if err != nil {
+				t.Logf("write %d.%d: %v", n, i, err)
+				continue
+			}
+			if err := load.Truth.Wrote(p.Revision, watchcheck.Change{Key: "/a/large", Value: v}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Net.Heal()
+		c.WaitServing()
+		if gotSnapshot(m.Output(), began) {
+			t.Logf("node %d got a snapshot after %d round(s)", m.ID, n+1)
+			return all
+		}
+		if n == 9 {
+			t.Fatalf("node %d has not got a snapshot", m.ID)
+		}
+	}
+}
+
+// gotSnapshot tells whether a node has logged since then that its state was replaced. Of
+// the log only the last part is there.
+func gotSnapshot(output string, since time.Time) bool {
+	for line := range strings.Lines(output) {
+		at, rest, ok := strings.Cut(strings.TrimPrefix(line, "time="), " ")
+		if !ok || !strings.Contains(rest, "the state is that of a snapshot") {
+			continue
+		}
+		if t, err := time.Parse(time.RFC3339, at); err == nil && !t.Before(since) {
+			return true
+		}
+	}
+	return false
 }
 
 // TestCutOffNodeEndsWatches: a node that hears of no leader ends its watches with

@@ -130,7 +130,7 @@ var WatchKinds = []WatchKind{
 	{Name: "idle", Prefix: "/nobody", WatchOptions: client.WatchOptions{Progress: true}},
 }
 
-// Follower runs one watch from revision 1 on and checks it.
+// Follower runs one watch and checks it.
 type Follower struct {
 	kind   WatchKind
 	check  *watchcheck.Check
@@ -140,10 +140,15 @@ type Follower struct {
 	Reopen int // how often it was opened again
 }
 
-// Follow starts a follower.
+// Follow starts a follower of all history.
 func Follow(t testing.TB, kind WatchKind, truth *watchcheck.Truth, dial func() *client.Client) *Follower {
+	return FollowFrom(t, kind, 1, truth, dial)
+}
+
+// FollowFrom starts a follower at a revision.
+func FollowFrom(t testing.TB, kind WatchKind, from uint64, truth *watchcheck.Truth, dial func() *client.Client) *Follower {
 	f := &Follower{kind: kind, done: make(chan struct{})}
-	f.check = watchcheck.New(kind.Name, truth, 1, watchcheck.Options{
+	f.check = watchcheck.New(kind.Name, truth, from, watchcheck.Options{
 		Selects:  func(k string) bool { return strings.HasPrefix(k, kind.Prefix) },
 		PutsOnly: len(kind.Types) == 1, KeysOnly: kind.KeysOnly,
 	})
