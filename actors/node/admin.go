@@ -8,9 +8,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/lni/dragonboat/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/concord-kv/concord/consensus"
 )
 
 // admin is the HTTP listener for operators.
@@ -46,7 +47,7 @@ func startAdmin(lis net.Listener, registry *prometheus.Registry, healthz func() 
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		metrics.ServeHTTP(w, r)
 		// The log's own, of all nodes of this process: they live outside any registry.
-		dragonboat.WriteHealthMetrics(w)
+		consensus.WriteMetrics(w)
 	})
 	if withPprof {
 		addPprof(mux)
