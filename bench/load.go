@@ -87,91 +87,111 @@ func (l Load) Run(ctx context.Context, workload string, op Op) (Measure, error) 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var (
-		done     atomic.Uint64
-		failed   atomic.Int64
-		first    atomic.Pointer[string]
-		group    sync.WaitGroup
-		begin    = time.Now()
-		counted  = begin.Add(l.Warmup)
-		end      = counted.Add(l.Duration)
-		all      = newLatencies()
-		interval time.Duration
-	)
+	r := &run{load: l, op: op, all: newLatencies(), begin: time.Now()}
+	r.counted = r.begin.Add(l.Warmup)
+	r.end = r.counted.Add(l.Duration)
 	if l.Rate > 0 {
-		interval = time.Duration(float64(l.Clients) / l.Rate * float64(time.Second))
+		r.interval = time.Duration(float64(l.Clients) / l.Rate * float64(time.Second))
 	}
+	stop := r.progress()
+	defer stop()
+	var group sync.WaitGroup
 	for c := range l.Clients {
-		group.Go(func() {
-			own := sample{to: all}
-			defer own.flush()
-			// Spread the clients of an open loop over one interval.
-			due := begin.Add(interval * time.Duration(c) / time.Duration(l.Clients))
-			for n := uint64(0); ; n++ {
-				if interval > 0 {
-					if !sleepUntil(ctx, due) {
-						return
-					}
-				}
-				start := time.Now()
-				if !start.Before(end) || ctx.Err() != nil {
-					return
-				}
-				from := start
-				if interval > 0 {
-					from = due
-					due = due.Add(interval)
-				}
-				err := op(ctx, c, n)
-				done.Add(1)
-				if start.Before(counted) {
-					continue
-				}
-				if err != nil {
-					if ctx.Err() != nil {
-						return
-					}
-					failed.Add(1)
-					text := err.Error()
-					first.CompareAndSwap(nil, &text)
-					continue
-				}
-				own.add(time.Since(from).Microseconds())
-			}
-		})
-	}
-	if l.Progress != nil {
-		stop := make(chan struct{})
-		defer close(stop)
-		go func() {
-			tick := time.NewTicker(time.Second)
-			defer tick.Stop()
-			for {
-				select {
-				case <-tick.C:
-					l.Progress(done.Load())
-				case <-stop:
-					return
-				}
-			}
-		}()
+		group.Go(func() { r.client(ctx, c) })
 	}
 	group.Wait()
-	elapsed := time.Since(counted)
-	m := Measure{Workload: workload, Clients: l.Clients, Rate: l.Rate, Elapsed: elapsed, Failed: failed.Load()}
-	all.report(&m)
-	m.Done = all.hist.TotalCount()
-	m.PerSecond = float64(m.Done) / elapsed.Seconds()
-	if l.Histogram {
-		var err error
-		if m.Histogram, err = all.hist.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err != nil {
-			return m, err
-		}
-	}
-	if text := first.Load(); text != nil {
-		m.FirstError = *text
+	m, err := r.measure(workload)
+	if err != nil {
+		return m, err
 	}
 	return m, context.Cause(ctx)
+}
+
+// run is one run of a load.
+type run struct {
+	load                Load
+	op                  Op
+	begin, counted, end time.Time
+	interval            time.Duration // between a client's operations; 0 in a closed loop
+
+	done   atomic.Uint64
+	failed atomic.Int64
+	first  atomic.Pointer[string] // failure
+	all    *latencies
+}
+
+// client is one of the clients, until the time is over.
+func (r *run) client(ctx context.Context, c int) {
+	own := sample{to: r.all}
+	defer own.flush()
+	// Spread the clients of an open loop over one interval.
+	due := r.begin.Add(r.interval * time.Duration(c) / time.Duration(r.load.Clients))
+	for n := uint64(0); ; n++ {
+		if r.interval > 0 && !sleepUntil(ctx, due) {
+			return
+		}
+		start := time.Now()
+		if !start.Before(r.end) || ctx.Err() != nil {
+			return
+		}
+		from := start
+		if r.interval > 0 {
+			from = due
+			due = due.Add(r.interval)
+		}
+		err := r.op(ctx, c, n)
+		r.done.Add(1)
+		switch {
+		case start.Before(r.counted):
+		case err == nil:
+			own.add(time.Since(from).Microseconds())
+		case ctx.Err() != nil:
+			return
+		default:
+			r.failed.Add(1)
+			text := err.Error()
+			r.first.CompareAndSwap(nil, &text)
+		}
+	}
+}
+
+// progress calls Progress about once a second, until stop.
+func (r *run) progress() (stop func()) {
+	if r.load.Progress == nil {
+		return func() {}
+	}
+	over := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				r.load.Progress(r.done.Load())
+			case <-over:
+				return
+			}
+		}
+	}()
+	return func() { close(over) }
+}
+
+// measure is what the run gave, once its clients have returned.
+func (r *run) measure(workload string) (Measure, error) {
+	elapsed := time.Since(r.counted)
+	m := Measure{Workload: workload, Clients: r.load.Clients, Rate: r.load.Rate, Elapsed: elapsed, Failed: r.failed.Load()}
+	r.all.report(&m)
+	m.Done = r.all.hist.TotalCount()
+	m.PerSecond = float64(m.Done) / elapsed.Seconds()
+	if text := r.first.Load(); text != nil {
+		m.FirstError = *text
+	}
+	if !r.load.Histogram {
+		return m, nil
+	}
+	var err error
+	m.Histogram, err = r.all.hist.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	return m, err
 }
 
 // sleepUntil waits until a time of the wall; false when ctx ended first.

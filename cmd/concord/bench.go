@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,88 +16,44 @@ import (
 	"github.com/concord-kv/concord/messages"
 )
 
+// benchRun is one run of the command, as its flags say.
+type benchRun struct {
+	bench.Suite
+	short, markdown bool
+	cpu, base       string
+	repeats         int
+}
+
 func (a *app) benchCommand() *cobra.Command {
-	s := bench.Suite{Keys: bench.DefaultKeys}
-	var (
-		short, markdown bool
-		cpu, base       string
-		repeats         int
-	)
+	b := &benchRun{Suite: bench.Suite{Keys: bench.DefaultKeys}}
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure fresh nodes, or the cluster at --endpoint, beside raw log proposals",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if short {
-				s.Workloads, s.Clients = []string{"raw", "put"}, []int{1, 64, 1000}
-				s.Warmup, s.Duration = time.Second, 4*time.Second
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if b.short {
+				b.Workloads, b.Clients = []string{"raw", "put"}, []int{1, 64, 1000}
+				b.Warmup, b.Duration = time.Second, 4*time.Second
 			}
-			switch {
-			case s.Keys.Count < 1 || s.Keys.ValueBytes < 0:
-				return messages.InvalidField("keys", "must be at least 1, values at least 0 bytes")
-			case s.Nodes < 0 || s.Nodes > 9:
-				return messages.InvalidField("nodes", "%d is not in 0 to 9", s.Nodes)
-			case repeats < 1 || repeats > 1000:
-				return messages.InvalidField("repeats", "%d is not in 1 to 1000", repeats)
-			case s.Processes < 1 || s.Processes > 100:
-				return messages.InvalidField("processes", "%d is not in 1 to 100", s.Processes)
-			case s.Profiles != "" && a.endpoint != "":
-				return messages.InvalidField("profiles", "only nodes that the benchmark starts are profiled")
-			}
-			if a.endpoint != "" {
-				s.Endpoints = strings.Split(a.endpoint, ",")
-			}
-			if s.Binary, err = os.Executable(); err != nil {
+			if err := b.check(a.endpoint != ""); err != nil {
 				return err
 			}
-			// The raw proposals run in this process.
-			node.InstallLogger(slog.New(slog.DiscardHandler))
-			s.Log = func(format string, args ...any) { a.note("bench: "+format, args...) }
-			stop, err := profileSelf(cpu)
-			if err != nil {
-				return err
-			}
-			defer stop()
-			suites := []*bench.Suite{&s}
-			if base != "" {
-				older := s
-				if older.Binary, err = filepath.Abs(base); err != nil {
-					return messages.InvalidField("base", "%v", err)
-				}
-				suites = []*bench.Suite{&older, &s}
-			}
-			reports, err := bench.Rounds(cmd.Context(), repeats, versionText(), suites...)
-			if err != nil {
-				return err
-			}
-			if base != "" {
-				return bench.Compare(a.out, reports[0], reports[1])
-			}
-			report := reports[0]
-			report.Note = "Closed loop, fsync before each acknowledgement, clients and nodes in processes of their own."
-			if s.Rate > 0 {
-				report.Note = "Open loop, latency from the time an operation was due, fsync before each acknowledgement, clients and nodes in processes of their own."
-			}
-			if a.json() && !markdown {
-				return report.JSON(a.out) // every run
-			}
-			report.Medians()
-			return report.Markdown(a.out, bench.Baseline)
+			return a.bench(cmd.Context(), b)
 		},
 	}
-	f := c.Flags()
-	f.BoolVar(&short, "short", false, "raw proposals and puts at 1, 64 and 1000 clients, half a minute in all")
-	f.BoolVar(&markdown, "markdown", false, "a Markdown table also with -o json")
+	f, s := c.Flags(), &b.Suite
+	f.BoolVar(&b.short, "short", false, "raw proposals and puts at 1, 64 and 1000 clients, half a minute in all")
+	f.BoolVar(&b.markdown, "markdown", false, "a Markdown table also with -o json")
 	f.StringSliceVar(&s.Workloads, "workloads", []string{"raw", "put", "get"}, strings.Join(bench.Workloads, ", "))
 	f.IntSliceVar(&s.Clients, "clients", []int{1, 64, 1000}, "clients, each with one operation outstanding, over at most 100 connections")
 	f.IntVar(&s.Nodes, "nodes", 0, "how many nodes are started; 0 is one, and three for workloads of leases")
-	f.IntVar(&repeats, "repeats", 1, "runs of everything; the table has the median of each point")
-	f.StringVar(&base, "base", "", "another concord binary, measured in turn with this one; prints the ratios")
+	f.IntVar(&b.repeats, "repeats", 1, "runs of everything; the table has the median of each point")
+	f.StringVar(&b.base, "base", "", "another concord binary, measured in turn with this one; prints the ratios")
 	f.StringVar(&s.Profiles, "profiles", "", "folder for CPU, heap, mutex and block profiles of each node under each workload")
 	f.IntVar(&s.Processes, "processes", 1, "processes that drive the load of put, get, get-stale and mixed")
 	f.BoolVar(&s.Filled, "filled", false, "the keys are there already")
 	f.BoolVar(&s.Histogram, "histogram", false, "histograms of latencies in the JSON, encoded")
-	f.StringVar(&cpu, "cpuprofile", "", "CPU profile of the load generator")
+	f.StringVar(&b.cpu, "cpuprofile", "", "CPU profile of the load generator")
 	f.IntVar(&s.Connections, "connections", bench.ConnectionsMax, "at most that many connections")
 	f.DurationVar(&s.Warmup, "warmup", time.Second, "time before counting")
 	f.DurationVar(&s.Duration, "duration", 5*time.Second, "time that counts, for each workload and number of clients")
@@ -105,6 +62,70 @@ func (a *app) benchCommand() *cobra.Command {
 	f.IntVar(&s.Keys.ValueBytes, "value-bytes", bench.DefaultKeys.ValueBytes, "size of a value")
 	f.StringVar(&s.Dir, "dir", ".", "where data goes, on the disk to be measured")
 	return c
+}
+
+// check reports the first flag that makes no sense. running says that the nodes run already.
+func (b *benchRun) check(running bool) error {
+	switch {
+	case b.Keys.Count < 1 || b.Keys.ValueBytes < 0:
+		return messages.InvalidField("keys", "must be at least 1, values at least 0 bytes")
+	case b.Nodes < 0 || b.Nodes > 9:
+		return messages.InvalidField("nodes", "%d is not in 0 to 9", b.Nodes)
+	case b.repeats < 1 || b.repeats > 1000:
+		return messages.InvalidField("repeats", "%d is not in 1 to 1000", b.repeats)
+	case b.Processes < 1 || b.Processes > 100:
+		return messages.InvalidField("processes", "%d is not in 1 to 100", b.Processes)
+	case b.Profiles != "" && running:
+		return messages.InvalidField("profiles", "only nodes that the benchmark starts are profiled")
+	}
+	return nil
+}
+
+// bench measures and reports.
+func (a *app) bench(ctx context.Context, b *benchRun) (err error) {
+	if a.endpoint != "" {
+		b.Endpoints = strings.Split(a.endpoint, ",")
+	}
+	if b.Binary, err = os.Executable(); err != nil {
+		return err
+	}
+	// The raw proposals run in this process.
+	node.InstallLogger(slog.New(slog.DiscardHandler))
+	b.Log = func(format string, args ...any) { a.note("bench: "+format, args...) }
+	stop, err := profileSelf(b.cpu)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	suites := []*bench.Suite{&b.Suite}
+	if b.base != "" {
+		older := b.Suite
+		if older.Binary, err = filepath.Abs(b.base); err != nil {
+			return messages.InvalidField("base", "%v", err)
+		}
+		suites = []*bench.Suite{&older, &b.Suite}
+	}
+	reports, err := bench.Rounds(ctx, b.repeats, versionText(), suites...)
+	if err != nil {
+		return err
+	}
+	if b.base != "" {
+		return bench.Compare(a.out, reports[0], reports[1])
+	}
+	return a.benchReport(b, reports[0])
+}
+
+func (a *app) benchReport(b *benchRun, report *bench.Report) error {
+	loop := "Closed loop"
+	if b.Rate > 0 {
+		loop = "Open loop, latency from the time an operation was due"
+	}
+	report.Note = loop + ", fsync before each acknowledgement, clients and nodes in processes of their own."
+	if a.json() && !b.markdown {
+		return report.JSON(a.out) // every run
+	}
+	report.Medians()
+	return report.Markdown(a.out, bench.Baseline)
 }
 
 // profileSelf writes the CPU profile of this process to a file, if one is named, until
