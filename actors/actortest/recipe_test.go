@@ -2,8 +2,6 @@ package actortest
 
 import (
 	"flag"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,38 +29,13 @@ func TestRecipes(t *testing.T) {
 	if testing.Short() {
 		seeds = min(seeds, 25)
 	}
-	var mu sync.Mutex
 	var all sim.RecipeStats
 	var virtual time.Duration
-	failed := 0
-	start, next := time.Now(), *recipeFrom
-	take := func() (uint64, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		if *simStop && t.Failed() || next >= *recipeFrom+seeds {
-			return 0, false
-		}
-		next++
-		return next - 1, true
-	}
-	t.Run("seeds", func(t *testing.T) {
-		for range runtime.GOMAXPROCS(0) {
-			t.Run("worker", func(t *testing.T) {
-				t.Parallel()
-				for seed, ok := take(); ok; seed, ok = take() {
-					r := generatedRecipes.run(t, seed, "")
-					mu.Lock()
-					all.Add(r.Recipes)
-					virtual += r.Time
-					if r.Failure != nil {
-						failed++
-					}
-					mu.Unlock()
-				}
-			})
-		}
+	s := generatedRecipes.sweep(t, *recipeFrom, func(begun uint64) bool { return begun < seeds }, func(r sim.Result) {
+		all.Add(r.Recipes)
+		virtual += r.Time
 	})
-	t.Logf("seeds %d to %d, %d failed, in %v, %v of the world's time: %+v", *recipeFrom, next-1, failed, time.Since(start).Round(time.Second), virtual.Round(time.Second), all)
+	t.Logf("%v, in %v, %v of the world's time: %+v", s, s.took.Round(time.Second), virtual.Round(time.Second), all)
 	// What did not happen was not tested.
 	if seeds >= 25 && !t.Failed() && (all.Waited == 0 || all.Losses == 0 || all.Ends == 0 || all.Overlaps == 0 || all.Refused == 0 ||
 		all.Writes == 0 || all.Joined == 0 || all.Renewed == 0 || all.Cancelled == 0) {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,6 +58,54 @@ func (g generated) run(t *testing.T, seed uint64, trace string) sim.Result {
 	t.Errorf("seed %d, commit %s: %v\nshrunk to %d of %d lines:\n%s\nreplay: %s",
 		seed, commit(), r.Failure, len(short), len(script), strings.Join(short, "\n"), g.replay(seed))
 	return r
+}
+
+// swept tells which seeds a sweep ran.
+type swept struct {
+	first, next uint64
+	failed      int
+	took        time.Duration
+}
+
+// String names the seeds, and how many failed.
+func (s swept) String() string {
+	return fmt.Sprintf("seeds %d to %d, %d failed", s.first, s.next-1, s.failed)
+}
+
+// sweep runs the seeds from first on, on all processors, while more, which is told how
+// many were begun, says so; with -sim.stop until one fails. each is called with one
+// result at a time.
+func (g generated) sweep(t *testing.T, first uint64, more func(begun uint64) bool, each func(sim.Result)) swept {
+	t.Helper()
+	s, start := swept{first: first, next: first}, time.Now()
+	var mu sync.Mutex
+	take := func() (uint64, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if *simStop && t.Failed() || !more(s.next-first) {
+			return 0, false
+		}
+		s.next++
+		return s.next - 1, true
+	}
+	t.Run("seeds", func(t *testing.T) {
+		for range runtime.GOMAXPROCS(0) {
+			t.Run("worker", func(t *testing.T) {
+				t.Parallel()
+				for seed, ok := take(); ok; seed, ok = take() {
+					r := g.run(t, seed, "")
+					mu.Lock()
+					each(r)
+					if r.Failure != nil {
+						s.failed++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	s.took = time.Since(start)
+	return s
 }
 
 // replay is the line that runs a seed again on what it failed on.

@@ -2,9 +2,6 @@ package actortest
 
 import (
 	"flag"
-	"fmt"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -42,40 +39,18 @@ func TestSim(t *testing.T) {
 			length = 20 * time.Second
 		}
 	}
-	var mu sync.Mutex
-	var count, steps, failed int
+	var count, steps int
 	var watches sim.WatchStats
 	var virtual time.Duration
-	start, next := time.Now(), first
-	take := func() (uint64, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		if *simStop && t.Failed() || seeds > 0 && next-first >= seeds || length > 0 && time.Since(start) > length {
-			return 0, false
-		}
-		next++
-		return next - 1, true
-	}
-	t.Run("seeds", func(t *testing.T) {
-		for i := range runtime.GOMAXPROCS(0) {
-			t.Run(fmt.Sprint("worker", i), func(t *testing.T) {
-				t.Parallel()
-				for seed, ok := take(); ok; seed, ok = take() {
-					r := generatedSim.run(t, seed, "")
-					mu.Lock()
-					count, steps, virtual = count+1, steps+r.Steps, virtual+r.Time
-					watches.Add(r.Watches)
-					if r.Failure != nil {
-						failed++
-					}
-					mu.Unlock()
-				}
-			})
-		}
+	start := time.Now()
+	s := generatedSim.sweep(t, first, func(begun uint64) bool {
+		return (seeds == 0 || begun < seeds) && (length == 0 || time.Since(start) <= length)
+	}, func(r sim.Result) {
+		count, steps, virtual = count+1, steps+r.Steps, virtual+r.Time
+		watches.Add(r.Watches)
 	})
-	took := time.Since(start)
-	t.Logf("seeds %d to %d, %d failed: %.0f seeds a minute, %.0f steps a second, %.0f times real time; watches: %+v",
-		first, next-1, failed, float64(count)/took.Minutes(), float64(steps)/took.Seconds(), virtual.Seconds()/took.Seconds(), watches)
+	t.Logf("%v: %.0f seeds a minute, %.0f steps a second, %.0f times real time; watches: %+v",
+		s, float64(count)/s.took.Minutes(), float64(steps)/s.took.Seconds(), virtual.Seconds()/s.took.Seconds(), watches)
 }
 
 // TestSimGRPC runs fewer seeds with gRPC between clients and nodes.

@@ -2,8 +2,6 @@ package actortest
 
 import (
 	"flag"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,36 +25,10 @@ func TestSimWatches(t *testing.T) {
 		generatedWatches.run(t, *watchSeed, *watchTrace)
 		return
 	}
-	var mu sync.Mutex
 	var all sim.WatchStats
-	failed := 0
-	start, next, end := time.Now(), *watchFrom, *watchFrom+*watchSeeds
-	take := func() (uint64, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		if *simStop && t.Failed() || next >= end {
-			return 0, false
-		}
-		next++
-		return next - 1, true
-	}
-	t.Run("seeds", func(t *testing.T) {
-		for range runtime.GOMAXPROCS(0) {
-			t.Run("worker", func(t *testing.T) {
-				t.Parallel()
-				for seed, ok := take(); ok; seed, ok = take() {
-					r := generatedWatches.run(t, seed, "")
-					mu.Lock()
-					all.Add(r.Watches)
-					if r.Failure != nil {
-						failed++
-					}
-					mu.Unlock()
-				}
-			})
-		}
-	})
-	t.Logf("seeds %d to %d, %d failed, in %v; watches: %+v", *watchFrom, next-1, failed, time.Since(start).Round(time.Second), all)
+	s := generatedWatches.sweep(t, *watchFrom, func(begun uint64) bool { return begun < *watchSeeds },
+		func(r sim.Result) { all.Add(r.Watches) })
+	t.Logf("%v, in %v; watches: %+v", s, s.took.Round(time.Second), all)
 	// What did not happen was not tested.
 	if *watchSeeds >= 12 && !t.Failed() && (all.Begun == 0 || all.Restored == 0 || all.Cut == 0 || all.Compacted == 0 ||
 		all.Ended == 0 || all.Stalled == 0 || all.Moved == 0) {

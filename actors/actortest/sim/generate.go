@@ -67,14 +67,24 @@ func (g *generator) rate() string {
 	return fmt.Sprintf("%.4f", 1+(g.rng.Float64()*2-1)*rho)
 }
 
-func (g *generator) script() {
+// startNodes starts all, each with a clock of its own.
+func (g *generator) startNodes() {
 	g.say("node start all")
 	for i := range g.nodes {
 		g.say("node clock n%d rate=%s", i+1, g.rate())
 	}
+}
+
+// openClient opens client i of c1, c2 and so on, with a clock of its own.
+func (g *generator) openClient(i int) {
+	g.say("client c%d open", i)
+	g.say("client c%d rate %s", i, g.rate())
+}
+
+func (g *generator) script() {
+	g.startNodes()
 	for i := range g.clients {
-		g.say("client c%d open", i+1)
-		g.say("client c%d rate %s", i+1, g.rate())
+		g.openClient(i + 1)
 	}
 	g.say("advance 2s")
 	for range 50 + g.rng.IntN(100) {

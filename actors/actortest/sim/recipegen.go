@@ -13,13 +13,9 @@ import (
 func GenerateRecipes(seed uint64) (Options, []string) {
 	g := &generator{rng: rand.New(rand.NewPCG(seed, 4)), nodes: 3, clients: 3}
 	opts := Options{Seed: seed, Nodes: g.nodes, Batch: []int{1, 4, 64}[g.rng.IntN(3)], Config: messages.DefaultClusterConfig(), Turns: true}
-	g.say("node start all")
-	for i := range g.nodes {
-		g.say("node clock n%d rate=%s", i+1, g.rate())
-	}
+	g.startNodes()
 	for i := range g.clients {
-		g.say("client c%d open", i+1)
-		g.say("client c%d rate %s", i+1, g.rate())
+		g.openClient(i + 1)
 	}
 	g.say("advance 2s")
 	var names []string

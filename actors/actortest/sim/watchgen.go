@@ -21,13 +21,9 @@ func GenerateWatches(seed uint64) (Options, []string) {
 	if g.rng.IntN(2) == 0 {
 		opts.Config.ConsumerLagMax = uint64(3 + g.rng.IntN(10))
 	}
-	g.say("node start all")
-	for i := range g.nodes {
-		g.say("node clock n%d rate=%s", i+1, g.rate())
-	}
+	g.startNodes()
 	for i := range g.clients {
-		g.say("client c%d open", i+1)
-		g.say("client c%d rate %s", i+1, g.rate())
+		g.openClient(i + 1)
 		g.say("client w%d open n%d", i+1, i+1) // watches at this node or not at all
 	}
 	g.say("advance 2s")
