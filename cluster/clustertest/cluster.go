@@ -53,6 +53,17 @@ type ClusterOptions struct {
 // the test ends.
 func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 	t.Helper()
+	c := preparedCluster(t, o)
+	for _, m := range c.Members() {
+		m.Start()
+	}
+	c.WaitServing()
+	return c
+}
+
+// preparedCluster makes the first members of a cluster; none is started.
+func preparedCluster(t testing.TB, o ClusterOptions) *Cluster {
+	t.Helper()
 	c := &Cluster{t: t, members: map[uint64]*Member{}, bin: Binary(t), namespaces: o.Namespaces}
 	if o.Network {
 		c.Net = newNetwork(t, c.pids, c.idOf)
@@ -63,9 +74,7 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 	}
 	for _, m := range c.Members() {
 		m.args = append(m.args, c.first...)
-		m.Start()
 	}
-	c.WaitServing()
 	return c
 }
 

@@ -85,13 +85,7 @@ func TestB201AnyOrderOfStarts(t *testing.T) {
 		orders = orders[:2]
 	}
 	ctx := Deadline(t, 5*time.Minute)
-	c := &Cluster{t: t, members: map[uint64]*Member{}, bin: Binary(t)}
-	for id := uint64(1); id <= 3; id++ {
-		c.first = append(c.first, "--member", memberFlag(c.prepare(id, nil).Address))
-	}
-	for _, m := range c.Members() {
-		m.args = append(m.args, c.first...)
-	}
+	c := preparedCluster(t, ClusterOptions{Nodes: 3})
 	var revision uint64
 	for i, order := range orders {
 		for _, id := range order {

@@ -257,13 +257,7 @@ func TestB191StartsFromWhatIsThere(t *testing.T) {
 func TestB193OneOfThree(t *testing.T) {
 	t.Parallel()
 	ctx := Deadline(t, 3*time.Minute)
-	c := &Cluster{t: t, members: map[uint64]*Member{}, bin: Binary(t)}
-	for id := uint64(1); id <= 3; id++ {
-		c.first = append(c.first, "--member", memberFlag(c.prepare(id, nil).Address))
-	}
-	for _, m := range c.Members() {
-		m.args = append(m.args, c.first...)
-	}
+	c := preparedCluster(t, ClusterOptions{Nodes: 3})
 	c.Member(1).Start()
 	s, err := client.New(client.Config{Endpoints: []string{c.Member(1).Listen}})
 	if err != nil {
