@@ -121,6 +121,9 @@ func (x *Operation) read(b []byte, s *operationSlab) bool {
 func (x *Write) read(b []byte, s *operationSlab) bool {
 	w := wire{rest: b}
 	for w.next() {
+		if w.tag >= 16<<3 && x.Op != nil {
+			return false // a second operation
+		}
 		switch w.tag {
 		case 1<<3 | varintField:
 			x.SessionId = w.v
@@ -135,9 +138,6 @@ func (x *Write) read(b []byte, s *operationSlab) bool {
 		case 5<<3 | varintField:
 			x.Incarnation = w.v
 		case 16<<3 | bytesField:
-			if x.Op != nil {
-				return false
-			}
 			p := s.puts.take()
 			p.op.Put = &p.put
 			x.Op = &p.op
@@ -145,27 +145,18 @@ func (x *Write) read(b []byte, s *operationSlab) bool {
 				return false
 			}
 		case 20<<3 | bytesField:
-			if x.Op != nil {
-				return false
-			}
 			t := &Txn{}
 			x.Op = &Write_Txn{Txn: t}
 			if !nested(t.read(w.data), w.data, t) {
 				return false
 			}
 		case 24<<3 | bytesField:
-			if x.Op != nil {
-				return false
-			}
 			g := &GrantLease{}
 			x.Op = &Write_GrantLease{GrantLease: g}
 			if !nested(g.read(w.data), w.data, g) {
 				return false
 			}
 		case 25<<3 | bytesField:
-			if x.Op != nil {
-				return false
-			}
 			k := s.keepAlives.take()
 			k.op.KeepAliveLease = &k.of
 			x.Op = &k.op

@@ -83,6 +83,9 @@ func (s *commandSlab) read(b []byte) *Command {
 func (x *Command) read(b []byte, s *commandSlab) bool {
 	w := wire{rest: b}
 	for w.next() {
+		if w.tag >= 16<<3 && x.Op != nil {
+			return false // a second operation
+		}
 		switch w.tag {
 		case 1<<3 | varintField:
 			x.StampMs = int64(w.v)
@@ -107,9 +110,6 @@ func (x *Command) read(b []byte, s *commandSlab) bool {
 		case 9<<3 | varintField:
 			x.Trusted = w.v != 0
 		case 16<<3 | bytesField:
-			if x.Op != nil {
-				return false
-			}
 			p := s.puts.take()
 			p.op.Put = &p.put
 			x.Op = &p.op
@@ -117,27 +117,18 @@ func (x *Command) read(b []byte, s *commandSlab) bool {
 				return false
 			}
 		case 20<<3 | bytesField:
-			if x.Op != nil {
-				return false
-			}
 			t := &Txn{}
 			x.Op = &Command_Txn{Txn: t}
 			if !nested(t.read(w.data), w.data, t) {
 				return false
 			}
 		case 24<<3 | bytesField:
-			if x.Op != nil {
-				return false
-			}
 			g := &GrantLease{}
 			x.Op = &Command_GrantLease{GrantLease: g}
 			if !nested(g.read(w.data), w.data, g) {
 				return false
 			}
 		case 25<<3 | bytesField:
-			if x.Op != nil {
-				return false
-			}
 			k := s.keepAlives.take()
 			k.op.KeepAliveLease = &k.of
 			x.Op = &k.op
@@ -145,9 +136,6 @@ func (x *Command) read(b []byte, s *commandSlab) bool {
 				return false
 			}
 		case 66<<3 | bytesField:
-			if x.Op != nil {
-				return false
-			}
 			e := &ExpireLeases{}
 			x.Op = &Command_ExpireLeases{ExpireLeases: e}
 			if !nested(e.read(w.data), w.data, e) {
