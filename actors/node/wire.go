@@ -229,8 +229,8 @@ func (n *Node) mend() error {
 		return nil
 	}
 	t, err := consensus.CheckTail(n.cfg.FS, n.cfg.Dir)
-	if err != nil || t.State != consensus.TailTorn {
-		return nil // opening the log says what is wrong with it
+	if torn := err == nil && t.State == consensus.TailTorn; !torn {
+		return nil // opening the log says what else is wrong with it
 	}
 	if t, err = consensus.CutTornTail(n.cfg.FS, n.cfg.Dir); err == nil {
 		n.cfg.Logger.Warn("the torn end of the log was cut off", "file", t.File, "bytes", t.Bytes-t.IntactBytes, "kept", t.File+".torn")

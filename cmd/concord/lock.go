@@ -74,7 +74,8 @@ writes to), CONCORD_LOCK, the name, and CONCORD_LEASE, the lease that the lock h
 		}
 		h, err := acquire(ctx, m, try, wait)
 		if errors.Is(err, mutex.ErrBusy) {
-			return fmt.Errorf("%w: %v", errCondition, err) // whatever it met on the way, the lock was not granted
+			//nolint:errorlint // whatever it met on the way, the lock was not granted, and that decides the exit code
+			return fmt.Errorf("%w: %v", errCondition, err)
 		}
 		if err != nil {
 			return err
