@@ -20,10 +20,7 @@ type Now struct {
 // CODE_COMPACTED and CODE_FUTURE_REVISION with the revisions, and what the query's
 // own method says. Status answers the part that the state knows.
 func (v *View) Query(q *messages.Query, now Now) (*messages.QueryReply, *messages.Error) {
-	if err := messages.ValidateQuery(q); err != nil {
-		return nil, err
-	}
-	return v.answer(q, &shower{view: v, now: now})
+	return v.QueryAs(nil, q, now)
 }
 
 // answer answers a valid query.

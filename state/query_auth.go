@@ -11,13 +11,7 @@ import (
 // refused, or, of leases, cursors, indexes, users and roles, left out. nil rights may
 // see everything. The rights are those that count now; the view's may be older.
 func (v *View) QueryAs(rights *auth.Rights, q *messages.Query, now Now) (*messages.QueryReply, *messages.Error) {
-	if rights == nil {
-		return v.Query(q, now)
-	}
-	if err := messages.ValidateQuery(q); err != nil {
-		return nil, err
-	}
-	if err := auth.CheckQuery(rights, q); err != nil {
+	if err := v.permit(rights, q); err != nil {
 		return nil, err
 	}
 	return v.answer(q, &shower{view: v, now: now, rights: rights})

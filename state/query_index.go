@@ -61,6 +61,6 @@ func (v *View) takeFound(reply *messages.IndexLookupReply, r store.Rec, keysOnly
 	if !budget.fits(r, keysOnly) {
 		return false
 	}
-	reply.Records = append(reply.Records, s.record(r, keysOnly, true))
+	reply.Records = append(reply.Records, s.record(s.show(r, true), keysOnly))
 	return true
 }

@@ -2,7 +2,6 @@ package state
 
 import (
 	"github.com/concord-kv/concord/messages"
-	"github.com/concord-kv/concord/state/store"
 )
 
 // getReply keeps the parts of the most frequent answer in one piece of memory.
@@ -21,7 +20,7 @@ func (v *View) get(q *messages.GetRequest, s *shower) (*messages.QueryReply, *me
 	a.reply.Revision, a.reply.CompactRevision = v.kv.Revision(), v.kv.Compacted()
 	a.reply.Reply, a.wrapper.Get = &a.wrapper, &a.get
 	if r, ok := v.kv.Get(keyOf(q.GetKey()), rev); ok {
-		a.get.Record = s.record(r, false, rev == v.kv.Revision())
+		a.get.Record = s.record(s.show(r, rev == v.kv.Revision()), false)
 	}
 	return &a.reply, nil
 }
@@ -54,63 +53,24 @@ func (v *View) getMany(q *messages.GetManyRequest, s *shower) (*messages.GetMany
 			reply.HasMore = true
 			return reply, nil
 		default:
-			reply.Records = append(reply.Records, s.record(r, false, rev == v.kv.Revision()))
+			reply.Records = append(reply.Records, s.record(s.show(r, rev == v.kv.Revision()), false))
 		}
 	}
 	return reply, nil
 }
 
-// list reads keys in order. A page ends at the limit or at the size of an answer;
-// the next one goes on after last_key at the reply's revision.
+// list answers with a page in messages.
 func (v *View) list(q *messages.ListRequest, s *shower) (*messages.ListReply, *messages.Error) {
-	lo, hi := store.Bounds(q.GetSelector())
-	rev, err := v.at(lo, hi, q.GetRevision())
-	if err != nil {
+	var page Page
+	if err := v.page(q, s, &page); err != nil {
 		return nil, err
 	}
-	walk := v.kv.Ascend
-	if after := string(q.GetAfterKey()); q.GetDescending() {
-		walk = v.kv.Descend
-		if after != "" && (hi == "" || after < hi) {
-			hi = after
-		}
-	} else if after != "" {
-		lo = max(lo, after+"\x00")
-	}
-	reply := &messages.ListReply{Revision: rev}
-	if hi != "" && lo >= hi {
-		return reply, nil
-	}
-	limit := limitOf(q.GetLimit())
-	budget := newAnswerBudget()
-	var found []store.Rec
-	walk(lo, hi, rev, func(r store.Rec) bool {
-		if !listed(q, r) {
-			return true
-		}
-		if q.GetCountOnly() {
-			reply.Count++
-			return true
-		}
-		if len(found) == limit || !budget.fits(r, q.GetKeysOnly()) {
-			reply.HasMore = true
-			return false
-		}
-		found = append(found, r)
-		return true
-	})
-	reply.Records = s.records(found, q.GetKeysOnly(), rev == v.kv.Revision())
+	reply := &messages.ListReply{Revision: page.Revision, Count: page.Count, HasMore: page.HasMore}
+	reply.Records = s.records(page.Records, q.GetKeysOnly())
 	if n := len(reply.Records); n > 0 {
 		reply.LastKey = reply.Records[n-1].Key
 	}
 	return reply, nil
-}
-
-// listed applies the filters of a list; 0 is no bound.
-func listed(q *messages.ListRequest, r store.Rec) bool {
-	within := func(x, low, high uint64) bool { return x >= low && (high == 0 || x <= high) }
-	return within(r.Mod(), q.GetModRevisionMin(), q.GetModRevisionMax()) &&
-		within(r.Create(), q.GetCreateRevisionMin(), q.GetCreateRevisionMax())
 }
 
 func limitOf(limit uint32) int {

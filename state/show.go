@@ -3,7 +3,6 @@ package state
 import (
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state/auth"
-	"github.com/concord-kv/concord/state/store"
 )
 
 // shower turns records into what clients see. Those of one answer share memory: a
@@ -13,13 +12,14 @@ type shower struct {
 	now  Now
 	// rights of whoever asks; nil: everything is shown.
 	rights *auth.Rights
-	shown  []shown // for the next records
-	bytes  []byte  // for their keys and values
+	room   []shownMessage // for the next records
+	bytes  []byte         // for their keys and values
 	count  int
 	sum    uint64 // makes records read ahead; it has no meaning
 }
 
-type shown struct {
+// shownMessage is a record's message with the places that its optional fields point at.
+type shownMessage struct {
 	record          messages.Record
 	left, expiresAt int64
 }
@@ -37,7 +37,7 @@ func (s *shower) clockMs() int64 { return max(s.now.ClockMs, s.view.clock.ms) }
 
 // records shows many, nil for none. It reads them a group ahead, so that the waits for
 // their memory, which is all over the heap, overlap.
-func (s *shower) records(list []store.Rec, keysOnly, latest bool) []*messages.Record {
+func (s *shower) records(list []Shown, keysOnly bool) []*messages.Record {
 	if len(list) == 0 {
 		return nil
 	}
@@ -47,13 +47,13 @@ func (s *shower) records(list []store.Rec, keysOnly, latest bool) []*messages.Re
 		list = list[len(group):]
 		if !keysOnly {
 			for _, r := range group {
-				for at := 0; at < min(len(r), readAheadBytes); at += 64 {
-					s.sum += uint64(r[at])
+				for at := 0; at < min(r.Len(), readAheadBytes); at += 64 {
+					s.sum += uint64(r.Rec[at])
 				}
 			}
 		}
 		for _, r := range group {
-			out = append(out, s.record(r, keysOnly, latest))
+			out = append(out, s.record(r, keysOnly))
 		}
 	}
 	return out
@@ -63,31 +63,24 @@ func (s *shower) records(list []store.Rec, keysOnly, latest bool) []*messages.Re
 // the cache.
 const readAheadBytes = 1 << 10
 
-// record shows one record. latest says that it is of the latest state: only then has
-// it time left.
-func (s *shower) record(r store.Rec, keysOnly, latest bool) *messages.Record {
-	if len(s.shown) == 0 {
-		s.shown = make([]shown, min(1+s.count*2, shownChunk))
+// record copies one record into a message.
+func (s *shower) record(r Shown, keysOnly bool) *messages.Record {
+	if len(s.room) == 0 {
+		s.room = make([]shownMessage, min(1+s.count*2, shownChunk))
 	}
-	next := &s.shown[0]
-	s.shown = s.shown[1:]
+	next := &s.room[0]
+	s.room = s.room[1:]
 	s.count++
 	p := &next.record
 	s.copy(p, r.Key(), r.Value(), keysOnly)
 	p.CreateRevision, p.ModRevision, p.Version, p.LeaseId = r.Create(), r.Mod(), r.Version(), r.Lease()
 	p.ContentType, p.Metadata = r.ContentType(), r.Metadata()
-	if !latest || p.LeaseId == 0 {
-		return p
-	}
-	row, ok := s.view.leases.find(p.LeaseId)
-	if !ok {
-		return p
-	}
-	next.left = max(0, row.deadlineMs-s.clockMs())
-	p.RemainingTtlMs = &next.left
-	if s.now.WallMs != 0 {
-		next.expiresAt = s.now.WallMs + next.left
-		p.ExpiresAtUnixMs = &next.expiresAt
+	if r.HasTTL {
+		next.left, next.expiresAt = r.RemainingTTLMs, r.ExpiresAtUnixMs
+		p.RemainingTtlMs = &next.left
+		if next.expiresAt != 0 {
+			p.ExpiresAtUnixMs = &next.expiresAt
+		}
 	}
 	return p
 }

@@ -141,17 +141,27 @@ func (r Rec) ContentType() string {
 
 // Metadata returns the metadata in new memory; nil for none.
 func (r Rec) Metadata() []*messages.MetadataEntry {
-	raw := r.rawMetadata()
 	var list []*messages.MetadataEntry
-	for raw != "" {
+	r.EachMetadata(func(name, value string) bool {
+		list = append(list, &messages.MetadataEntry{Name: name, Value: []byte(value)})
+		return true
+	})
+	return list
+}
+
+// EachMetadata visits the metadata in order of name, without allocating, until fn
+// returns false. The strings share the record's memory.
+func (r Rec) EachMetadata(fn func(name, value string) bool) {
+	for raw := r.rawMetadata(); raw != ""; {
 		n := int(u16(Rec(raw), 0))
 		name := raw[2 : 2+n]
 		raw = raw[2+n:]
 		n = int(u16(Rec(raw), 0))
-		list = append(list, &messages.MetadataEntry{Name: name, Value: []byte(raw[2 : 2+n])})
+		if !fn(name, raw[2:2+n]) {
+			return
+		}
 		raw = raw[2+n:]
 	}
-	return list
 }
 
 func (r Rec) rawMetadata() string {
