@@ -721,8 +721,10 @@ type ServerHello struct {
 	CredentialsExpireUnixMs int64 `protobuf:"varint,14,opt,name=credentials_expire_unix_ms,json=credentialsExpireUnixMs,proto3" json:"credentials_expire_unix_ms,omitempty"`
 	// The same as a time to go, which needs no clock in common; 0: for ever.
 	CredentialsLeftMs int64 `protobuf:"varint,15,opt,name=credentials_left_ms,json=credentialsLeftMs,proto3" json:"credentials_left_ms,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Client endpoint of leader_id; empty while it is not known.
+	LeaderEndpoint string `protobuf:"bytes,16,opt,name=leader_endpoint,json=leaderEndpoint,proto3" json:"leader_endpoint,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ServerHello) Reset() {
@@ -858,6 +860,13 @@ func (x *ServerHello) GetCredentialsLeftMs() int64 {
 		return x.CredentialsLeftMs
 	}
 	return 0
+}
+
+func (x *ServerHello) GetLeaderEndpoint() string {
+	if x != nil {
+		return x.LeaderEndpoint
+	}
+	return ""
 }
 
 // client -> session: up to 64 operations, numbered from first_call.
@@ -2458,7 +2467,7 @@ const file_concord_v1_session_proto_rawDesc = "" +
 	"\auser_id\x18\x04 \x01(\x04R\x06userId\x12/\n" +
 	"\x13credential_revision\x18\x05 \x01(\x04R\x12credentialRevision\x12$\n" +
 	"\x0eissued_unix_ms\x18\x06 \x01(\x03R\fissuedUnixMs\x12&\n" +
-	"\x0fexpires_unix_ms\x18\a \x01(\x03R\rexpiresUnixMs\"\xa1\x04\n" +
+	"\x0fexpires_unix_ms\x18\a \x01(\x03R\rexpiresUnixMs\"\xca\x04\n" +
 	"\vServerHello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x1d\n" +
 	"\n" +
@@ -2477,7 +2486,8 @@ const file_concord_v1_session_proto_rawDesc = "" +
 	"\x0fvalue_bytes_max\x18\f \x01(\x04R\rvalueBytesMax\x12\x12\n" +
 	"\x04user\x18\r \x01(\tR\x04user\x12;\n" +
 	"\x1acredentials_expire_unix_ms\x18\x0e \x01(\x03R\x17credentialsExpireUnixMs\x12.\n" +
-	"\x13credentials_left_ms\x18\x0f \x01(\x03R\x11credentialsLeftMs\"\x9f\x01\n" +
+	"\x13credentials_left_ms\x18\x0f \x01(\x03R\x11credentialsLeftMs\x12'\n" +
+	"\x0fleader_endpoint\x18\x10 \x01(\tR\x0eleaderEndpoint\"\x9f\x01\n" +
 	"\x05Frame\x12!\n" +
 	"\fclient_epoch\x18\x01 \x01(\x04R\vclientEpoch\x12\x1d\n" +
 	"\n" +

@@ -22,6 +22,7 @@ type Client struct {
 	timer   Timer
 	armedAt time.Duration // when the timer fires; pipeline.Never when it is not set
 	closed  bool
+	move    move
 
 	wake   chan struct{} // the writer has something to send
 	worker *KeepaliveWorker

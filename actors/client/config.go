@@ -22,6 +22,8 @@ type Config struct {
 	// Discover adds the endpoints that nodes tell of, to be tried after those above. Leave
 	// it out where members are reached under other addresses than they know.
 	Discover bool
+	// Prefer says which node to be connected to where there is a choice; default AnyNode.
+	Prefer Preference
 	// Dialer opens connections; default gRPC. An embedded node brings its own.
 	Dialer transport.Dialer
 	// TLS of the default dialer; nil for plain text.

@@ -51,13 +51,18 @@ func (r *route) learn(endpoints []string) bool {
 	return len(r.endpoints) > 1
 }
 
-// hint takes where a node says that the leader is. It is tried next, once: what goes
-// through another node takes a hop more.
-func (r *route) hint(leader string) {
-	if slices.Contains(r.endpoints, leader) {
+// hint takes where a node says that the leader is, and reports whether the client knows
+// that endpoint. It is tried next, once: what goes through another node takes a hop more.
+func (r *route) hint(leader string) bool {
+	known := slices.Contains(r.endpoints, leader)
+	if known {
 		r.leader = leader
 	}
+	return known
 }
+
+// take is choose for a connection that is open already.
+func (r *route) take(endpoint string) { r.last, r.leader = endpoint, "" }
 
 func (r *route) choose() string {
 	e := r.leader
@@ -81,14 +86,24 @@ func (r *route) wait(random func() uint64) time.Duration {
 // run keeps the client connected until ctx is over.
 func (c *Client) run(ctx context.Context) {
 	defer close(c.done)
+	defer func() {
+		if stream, _ := c.moved(); stream != nil {
+			_ = stream.Close()
+		}
+	}()
 	r := newRoute(c.cfg.Endpoints, c.cfg.Random)
 	for ctx.Err() == nil {
-		if !Pause(ctx, c.cfg.Clock, r.wait(c.cfg.Random)) {
-			return
+		stream, endpoint := c.moved()
+		if stream != nil {
+			r.take(endpoint)
+		} else {
+			if !Pause(ctx, c.cfg.Clock, r.wait(c.cfg.Random)) {
+				return
+			}
+			endpoint = r.choose()
 		}
-		endpoint := r.choose()
 		began := c.cfg.Clock.Now()
-		greeted, err := c.connect(ctx, endpoint, r)
+		greeted, err := c.connect(ctx, endpoint, stream, r)
 		now := c.cfg.Clock.Now()
 		switch {
 		case ctx.Err() != nil:
@@ -108,6 +123,7 @@ func (c *Client) run(ctx context.Context) {
 		}
 		c.mu.Lock()
 		c.stream = nil
+		c.stay()
 		if c.renewer != nil {
 			c.renewer.stop()
 			c.renewer = nil
@@ -121,13 +137,15 @@ func (c *Client) run(ctx context.Context) {
 	}
 }
 
-// connect opens a connection and serves it to its end. It returns whether the node
-// greeted, and why it is over.
-func (c *Client) connect(ctx context.Context, endpoint string, r *route) (greeted bool, err error) {
+// connect opens a connection, unless there is one already, and serves it to its end. It
+// returns whether the node greeted, and why it is over.
+func (c *Client) connect(ctx context.Context, endpoint string, stream transport.ClientStream, r *route) (greeted bool, err error) {
 	dial, cancel := context.WithCancel(ctx)
 	defer cancel()
 	late := c.cfg.Clock.AfterFunc(c.cfg.DialTimeout, cancel)
-	stream, err := c.cfg.Dialer.Dial(dial, endpoint)
+	if stream == nil {
+		stream, err = c.cfg.Dialer.Dial(dial, endpoint)
+	}
 	if err != nil {
 		late.Stop()
 		if ctx.Err() == nil && dial.Err() != nil {
@@ -152,6 +170,7 @@ func (c *Client) connect(ctx context.Context, endpoint string, r *route) (greete
 		if c.cfg.Discover {
 			c.pipe.SetRoam(r.learn(hello.GetEndpoints()))
 		}
+		c.heard(ctx, r, hello.GetLeaderEndpoint(), 0)
 		c.advance(now)
 	}
 	c.mu.Unlock()
@@ -159,7 +178,15 @@ func (c *Client) connect(ctx context.Context, endpoint string, r *route) (greete
 		return false, err
 	}
 	c.cfg.Logger.Info("connected", "endpoint", endpoint, "replica", hello.GetReplicaId(), "incarnation", hello.GetIncarnation())
-	return true, c.serve(stream, r)
+	return true, c.serve(ctx, stream, r)
+}
+
+// heard takes where a node says that the leader is. The lock is held.
+func (c *Client) heard(ctx context.Context, r *route, leader string, delay time.Duration) {
+	if !r.hint(leader) {
+		leader = ""
+	}
+	c.follow(ctx, r.last, leader, delay)
 }
 
 func (c *Client) greet(ctx context.Context, s transport.ClientStream) (*messages.ServerHello, error) {
@@ -192,14 +219,14 @@ func (c *Client) greet(ctx context.Context, s transport.ClientStream) (*messages
 }
 
 // serve reads until the connection ends or is given up; a second goroutine writes.
-func (c *Client) serve(s transport.ClientStream, r *route) error {
+func (c *Client) serve(ctx context.Context, s transport.ClientStream, r *route) error {
 	var ended atomic.Bool
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
 		c.write(s, &ended)
 	}()
-	err := c.read(s, r)
+	err := c.read(ctx, s, r)
 	ended.Store(true)
 	_ = s.Close()
 	c.kick()
@@ -207,7 +234,7 @@ func (c *Client) serve(s transport.ClientStream, r *route) error {
 	return err
 }
 
-func (c *Client) read(s transport.ClientStream, r *route) error {
+func (c *Client) read(ctx context.Context, s transport.ClientStream, r *route) error {
 	for {
 		m, err := s.Recv()
 		now := c.cfg.Clock.Now()
@@ -227,7 +254,7 @@ func (c *Client) read(s transport.ClientStream, r *route) error {
 			if len(hint.Endpoints) > 0 && c.cfg.Discover {
 				c.pipe.SetRoam(r.learn(hint.Endpoints))
 			}
-			r.hint(hint.GetEndpoint())
+			c.heard(ctx, r, hint.GetEndpoint(), moveSettle)
 		}
 		leave := c.pipe.Leave()
 		c.advance(now)

@@ -33,6 +33,10 @@ type link struct {
 
 	strikes int   // refusals in a row that another node might not give
 	leave   error // set when the connection should be given up
+	// quit is why nothing more is sent on it; it is given up for it when all answers have
+	// come, at quitBy at the latest.
+	quit   error
+	quitBy time.Duration
 }
 
 // strikesMax refusals of a node that could not serve, without a success between, are
@@ -71,7 +75,7 @@ func (p *Pipeline) Connected(h *messages.ServerHello, now time.Duration) error {
 	p.clusterID, p.incarnation = h.ClusterId, h.Incarnation
 
 	l := &p.link
-	l.up, l.reason, l.leave, l.strikes = true, nil, nil, 0
+	l.up, l.reason, l.leave, l.strikes, l.quit = true, nil, nil, 0, nil
 	l.frameOperations = orDefault(int(h.FrameOperationsMax), messages.FrameOperationsMax)
 	l.frameBytes = orDefault(int(h.FrameBytesMax), messages.FrameBytesMax)
 	l.callsMax = orDefault(int(h.CallsMax), messages.CallsPerConnectionDefault)
@@ -170,8 +174,27 @@ func (l *link) advance(now time.Duration) time.Duration {
 		l.leave = messages.UnknownOutcome(messages.Code_CODE_UNAVAILABLE, "the node has been silent for %v", now-l.lastReceived)
 		return Never
 	}
+	if l.quit != nil {
+		if len(l.wires) == 0 || now >= l.quitBy {
+			l.leave = l.quit
+			return Never
+		}
+		silent = min(silent, l.quitBy)
+	}
 	// A writer that is held up sends its heartbeat late: look again, but not at once.
 	return min(silent, max(l.lastSent+l.heartbeat, now+l.heartbeat/20))
+}
+
+// quitMax is how long answers are waited for on a connection that is to be given up.
+const quitMax = time.Second
+
+// Quit gives the connection up for the sake of a better one: nothing more is sent, and it
+// ends, for this reason, when what was sent is answered, or after a second. What waits is
+// sent on the next connection, where watches go on as well.
+func (p *Pipeline) Quit(reason error, now time.Duration) {
+	if l := &p.link; l.up && l.leave == nil && l.quit == nil {
+		l.quit, l.quitBy = reason, now+quitMax
+	}
 }
 
 // Leave returns why the connection should be given up for another one; nil while it

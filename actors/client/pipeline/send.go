@@ -15,6 +15,9 @@ func (p *Pipeline) Next(now time.Duration) *messages.ClientMessage {
 	if !l.up || l.leave != nil {
 		return nil
 	}
+	if l.quit != nil {
+		return p.beat(now)
+	}
 	var m *messages.ClientMessage
 	if l.renewal != nil {
 		m = &messages.ClientMessage{Message: &messages.ClientMessage_Credentials{Credentials: l.renewal}}
@@ -26,14 +29,22 @@ func (p *Pipeline) Next(now time.Duration) *messages.ClientMessage {
 	if m == nil {
 		m = p.nextFrame(now)
 	}
-	if m == nil && now >= l.lastSent+l.heartbeat {
-		l.beats++
-		m = &messages.ClientMessage{Message: &messages.ClientMessage_Heartbeat{Heartbeat: &messages.Heartbeat{Number: l.beats}}}
+	if m == nil {
+		return p.beat(now)
 	}
-	if m != nil {
-		l.lastSent = now
-	}
+	l.lastSent = now
 	return m
+}
+
+// beat is a heartbeat when one is due.
+func (p *Pipeline) beat(now time.Duration) *messages.ClientMessage {
+	l := &p.link
+	if now < l.lastSent+l.heartbeat {
+		return nil
+	}
+	l.beats++
+	l.lastSent = now
+	return &messages.ClientMessage{Message: &messages.ClientMessage_Heartbeat{Heartbeat: &messages.Heartbeat{Number: l.beats}}}
 }
 
 // frame collects operations up to the limits that the node gave.
@@ -164,7 +175,7 @@ func writeOperation(w *messages.Write) *messages.Operation {
 // its writer only then.
 func (p *Pipeline) Sendable(now time.Duration) bool {
 	l := &p.link
-	if !l.up || l.leave != nil {
+	if !l.up || l.leave != nil || l.quit != nil {
 		return false
 	}
 	if l.renewal != nil {
