@@ -189,6 +189,7 @@ func (c *core) greet(h *messages.ClientHello, refusal *messages.Error) {
 		Incarnation:        f.Incarnation,
 		ReplicaId:          f.ReplicaID,
 		LeaderId:           f.LeaderID,
+		LeaderEndpoint:     f.LeaderEndpoint,
 		Endpoints:          f.Endpoints,
 		Version:            f.Version,
 		FrameOperationsMax: messages.FrameOperationsMax,

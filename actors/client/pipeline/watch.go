@@ -68,6 +68,7 @@ type watches struct {
 	nextID  uint64
 	cancels []uint64
 	pause   pause
+	shown   bool // the node has seen on this connection that what it sends is read
 }
 
 // OpenWatch starts a watch. It lives, over connections, until CloseWatch, an end that

@@ -19,7 +19,10 @@ func (ws *watches) disconnect() {
 	}
 }
 
-func (ws *watches) reconnect() { ws.pause.clear() }
+func (ws *watches) reconnect() {
+	ws.pause.clear()
+	ws.shown = false
+}
 
 // set moves a watch to a stage.
 func (ws *watches) set(w *Watch, to stage) {
@@ -38,7 +41,7 @@ func (ws *watches) pending() bool { return ws.wanted > 0 }
 func (ws *watches) owe(w *Watch, events, bytes int) {
 	w.owedEvents += events
 	w.owedBytes += bytes
-	if !w.listed && w.owes() {
+	if !w.listed && ws.owes(w) {
 		w.listed = true
 		ws.owing = append(ws.owing, w)
 	}
@@ -57,19 +60,21 @@ func (ws *watches) control() *messages.ClientMessage {
 		w := ws.owing[last]
 		ws.owing[last] = nil
 		ws.owing, w.listed = ws.owing[:last], false
-		if !w.owes() {
+		if !ws.owes(w) {
 			continue // it is not on the connection any more
 		}
 		credit := &messages.WatchCredit{WatchId: w.id, Events: uint32(w.owedEvents), Bytes: uint32(w.owedBytes)}
 		w.owedEvents, w.owedBytes = 0, 0
+		ws.shown = true
 		return &messages.ClientMessage{Message: &messages.ClientMessage_WatchCredit{WatchCredit: credit}}
 	}
 	return nil
 }
 
-// owes tells whether enough credit was used to be worth a message.
-func (w *Watch) owes() bool {
-	return w.stage == stageLive && (w.owedEvents*2 >= w.creditEvents || w.owedBytes*2 >= w.creditBytes)
+// owes tells whether enough credit was used to be worth a message. The first that is used on
+// a connection is: nodes send little to whoever has not shown that he reads.
+func (ws *watches) owes(w *Watch) bool {
+	return w.stage == stageLive && (w.owedEvents*2 >= w.creditEvents || w.owedBytes*2 >= w.creditBytes || !ws.shown && w.owedEvents > 0)
 }
 
 // talks tells whether control may have a message.
