@@ -120,7 +120,7 @@ func (c *Client) do(ctx context.Context, op *messages.Operation) (*messages.Repl
 	}
 	who := stepName(ctx)
 	stepAt(c.cfg.Clock, who, "ask", op)
-	now := c.cfg.Clock.Now()
+	now := about(c.cfg.Clock)
 	call := pipeline.NewCall(kindOf(op), op, now+timeout)
 	if err := c.submit(call, now); err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (c *Client) Start(op *messages.Operation, timeout time.Duration, then func(
 	if timeout <= 0 {
 		timeout = c.cfg.Timeout
 	}
-	now := c.cfg.Clock.Now()
+	now := about(c.cfg.Clock)
 	return c.submit(pipeline.NewCallThen(kindOf(op), op, now+timeout, func(call *pipeline.Call) {
 		then(call.Reply, call.Err)
 	}), now)

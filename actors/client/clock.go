@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -88,17 +89,46 @@ type Timer interface {
 }
 
 // SystemClock is the machine's clock.
-func SystemClock() Clock { return systemClock{start: time.Now()} }
+func SystemClock() Clock {
+	c := &systemClock{start: time.Now()}
+	c.Now() // from here on About knows by how much the two differ
+	return c
+}
 
-type systemClock struct{ start time.Time }
+type systemClock struct {
+	start time.Time
+	// asleep is by how much the system's clock is ahead of Go's, which stands still while
+	// the machine is suspended; as Now saw it last.
+	asleep atomic.Int64
+}
 
-func (c systemClock) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
+func (c *systemClock) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
 
-func (c systemClock) Now() time.Duration {
-	if d, ok := bootTime(); ok {
-		return d
+func (c *systemClock) Now() time.Duration {
+	d, ok := bootTime()
+	if !ok {
+		return time.Since(c.start)
 	}
-	return time.Since(c.start)
+	// Both go at one pace; what they differ by, but for the time between the two readings,
+	// is sleep. About stays behind by that little.
+	if asleep := int64(d - time.Since(c.start)); asleep-c.asleep.Load() > int64(time.Millisecond) {
+		c.asleep.Store(asleep - int64(time.Millisecond)/2)
+	}
+	return d
+}
+
+// About is Now without a system call. It is never ahead of it; it is behind by a
+// millisecond at most, or by as long as the machine has slept since somebody called Now.
+func (c *systemClock) About() time.Duration {
+	return time.Since(c.start) + time.Duration(c.asleep.Load())
+}
+
+// about reads a clock for the deadline of a call, which may be that much too early.
+func about(c Clock) time.Duration {
+	if s, ok := c.(*systemClock); ok {
+		return s.About()
+	}
+	return c.Now()
 }
 
 // timeLeft is how long a context may still run, and whether it says.
