@@ -118,8 +118,7 @@ func (c *Client) do(ctx context.Context, op *messages.Operation) (*messages.Repl
 	if !ok {
 		timeout = c.cfg.Timeout
 	}
-	who := stepName(ctx)
-	stepAt(c.cfg.Clock, who, "ask", op)
+	stepCall(ctx, c.cfg.Clock, "ask", op)
 	now := about(c.cfg.Clock)
 	call := pipeline.NewCall(kindOf(op), op, now+timeout)
 	if err := c.submit(call, now); err != nil {
@@ -133,7 +132,7 @@ func (c *Client) do(ctx context.Context, op *messages.Operation) (*messages.Repl
 		c.mu.Unlock()
 		<-call.Done()
 	}
-	stepAt(c.cfg.Clock, who, "answer", op)
+	stepCall(ctx, c.cfg.Clock, "answer", op)
 	return call.Reply, call.Err
 }
 
@@ -235,10 +234,22 @@ func kindOf(op *messages.Operation) pipeline.Kind {
 	return pipeline.Numbered
 }
 
+// What is made for every call is made in one piece.
+
 func writeOperation(w *messages.Write) *messages.Operation {
-	return &messages.Operation{Operation: &messages.Operation_Write{Write: w}}
+	o := &struct {
+		operation messages.Operation
+		write     messages.Operation_Write
+	}{write: messages.Operation_Write{Write: w}}
+	o.operation.Operation = &o.write
+	return &o.operation
 }
 
 func queryOperation(q *messages.Query) *messages.Operation {
-	return &messages.Operation{Operation: &messages.Operation_Query{Query: q}}
+	o := &struct {
+		operation messages.Operation
+		query     messages.Operation_Query
+	}{query: messages.Operation_Query{Query: q}}
+	o.operation.Operation = &o.query
+	return &o.operation
 }

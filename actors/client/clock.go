@@ -37,6 +37,13 @@ func stepAt(c Clock, who, what string, m proto.Message) {
 	}
 }
 
+// stepCall is stepAt for the call of a context, whose name is looked up only for a Stepper.
+func stepCall(ctx context.Context, c Clock, what string, m proto.Message) {
+	if _, ok := c.(Stepper); ok {
+		stepAt(c, stepName(ctx), what, m)
+	}
+}
+
 // StepCall is how the name of a Step begins that comes before a request is sent, and when
 // something came that a goroutine has waited for: what calls do, and recipes with them.
 const StepCall = "call "

@@ -29,9 +29,15 @@ type GetResult struct {
 
 // Get reads one key.
 func (c *Client) Get(ctx context.Context, key string, opts GetOptions) (GetResult, error) {
-	r, err := c.Query(ctx, &messages.Query{Consistency: consistency(opts.Stale), Query: &messages.Query_Get{
-		Get: &messages.GetRequest{Key: []byte(key), Revision: opts.Revision},
-	}})
+	o := &struct {
+		query messages.Query
+		oneof messages.Query_Get
+		get   messages.GetRequest
+	}{}
+	o.get.Key, o.get.Revision = []byte(key), opts.Revision
+	o.oneof.Get = &o.get
+	o.query.Consistency, o.query.Query = consistency(opts.Stale), &o.oneof
+	r, err := c.Query(ctx, &o.query)
 	if err != nil {
 		return GetResult{}, err
 	}

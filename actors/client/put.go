@@ -36,20 +36,29 @@ type PutResult struct {
 
 // PutOf returns a put as data, for PutMany and transactions.
 func PutOf(key string, value []byte, opts PutOptions) *messages.Put {
-	return &messages.Put{
-		Key: []byte(key), Value: value, LeaseId: opts.LeaseID, TtlMs: opts.TTL.Milliseconds(),
-		ContentType: opts.ContentType, Metadata: metadataEntries(opts.Metadata), PrevKv: !opts.NoPrev,
-		IgnoreValue: opts.IgnoreValue, IgnoreLease: opts.IgnoreLease,
-	}
+	p := new(messages.Put)
+	fillPut(p, key, value, opts)
+	return p
+}
+
+func fillPut(p *messages.Put, key string, value []byte, opts PutOptions) {
+	p.Key, p.Value, p.LeaseId, p.TtlMs = []byte(key), value, opts.LeaseID, opts.TTL.Milliseconds()
+	p.ContentType, p.Metadata, p.PrevKv = opts.ContentType, metadataEntries(opts.Metadata), !opts.NoPrev
+	p.IgnoreValue, p.IgnoreLease = opts.IgnoreValue, opts.IgnoreLease
 }
 
 // Put stores value under key and returns the revision that holds it. value must not be
 // changed until Put returns, and not after an error with outcome unknown.
 func (c *Client) Put(ctx context.Context, key string, value []byte, opts PutOptions) (PutResult, error) {
-	r, err := c.Write(ctx, &messages.Write{
-		IdempotencyKey: opts.IdempotencyKey,
-		Op:             &messages.Write_Put{Put: PutOf(key, value, opts)},
-	})
+	o := &struct {
+		write messages.Write
+		oneof messages.Write_Put
+		put   messages.Put
+	}{}
+	fillPut(&o.put, key, value, opts)
+	o.oneof.Put = &o.put
+	o.write.IdempotencyKey, o.write.Op = opts.IdempotencyKey, &o.oneof
+	r, err := c.Write(ctx, &o.write)
 	if err != nil {
 		return PutResult{}, err
 	}

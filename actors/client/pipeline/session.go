@@ -101,13 +101,21 @@ func (s *session) fill(p *Pipeline, f *frame, now time.Duration) {
 }
 
 func (s *session) operation(p *Pipeline, c *Call) *messages.Operation {
-	w := &messages.Write{SessionId: s.id, Sequence: c.sequence, Acknowledged: s.acked, Incarnation: p.incarnation}
+	o := &struct { // in one piece, for each write
+		operation messages.Operation
+		oneof     messages.Operation_Write
+		write     messages.Write
+	}{}
+	w := &o.write
+	w.SessionId, w.Sequence, w.Acknowledged, w.Incarnation = s.id, c.sequence, s.acked, p.incarnation
 	if c.void {
 		w.Op = emptyTxn
 	} else {
 		w.Op = c.Operation.GetWrite().Op
 	}
-	return writeOperation(w)
+	o.oneof.Write = w
+	o.operation.Operation = &o.oneof
+	return &o.operation
 }
 
 // open asks for a session when a write waits for one. An answer that is lost leaves a
