@@ -50,3 +50,12 @@ func (c systemClock) Every(interval time.Duration, fn func()) (stop func()) {
 		<-done
 	}
 }
+
+// processorTimeBy is how a node that goes by this clock learns how busy the processors are:
+// not at all by a clock of a test's own, where what happens must not depend on the machine.
+func processorTimeBy(c Clock) func() time.Duration {
+	if _, ok := c.(systemClock); ok {
+		return processorTime
+	}
+	return nil
+}

@@ -152,7 +152,8 @@ func (n *Node) openActors(initial *state.Machine) error {
 	gateway, err := session.NewGateway(n.system, session.Config{
 		Replica: p.replica, Apply: p.apply, Watch: p.watch, Operator: p.operator, Node: n.facts, Telemetry: sessionTelemetry{n.meter}, Logger: cfg.Logger,
 		Limits: cfg.Sessions, Recovery: n.recovers,
-		GatewayProps: n.props("gateway"), SessionProps: n.props("session"),
+		ProcessorTime: processorTimeBy(cfg.Clock),
+		GatewayProps:  n.props("gateway"), SessionProps: n.props("session"),
 	})
 	if err != nil {
 		return err

@@ -158,6 +158,7 @@ func (s *session) push(m outgoing) int64            { return s.conn.outbox.push(
 func (s *session) waiting() (int64, uint64)         { return s.conn.outbox.waiting() }
 func (s *session) callWhen(low int64)               { s.conn.outbox.callWhen(low) }
 func (s *session) hold(on bool)                     { s.conn.hold(on) }
+func (s *session) belongs(of *client)               { s.conn.outbox.belongs(of) }
 func (s *session) wake()                            { s.ctx.Send(s.ctx.Self(), theFlush) }
 func (s *session) checkPassword(u *messages.User, password string) {
 	root, self := s.ctx.ActorSystem().Root, s.ctx.Self()

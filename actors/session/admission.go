@@ -22,15 +22,20 @@ type admission struct {
 	bytes       atomic.Int64
 	active      atomic.Int64 // clients with calls in flight
 	queued      atomic.Int64 // bytes that wait for clients to read them
+	longs       atomic.Int64 // calls among these that may take long
 
 	mu       sync.Mutex
 	clients  map[string]*client
 	churning map[*client]struct{} // those whose account is not full
 	heavy    *turnstile
-	behind   atomic.Int64 // connections that something waits for
+	behind   atomic.Int64 // clients that something waits for
 }
 
-func newAdmission(l Limits) *admission { return &admission{limits: l, heavy: newTurnstile()} }
+func newAdmission(l Limits) *admission {
+	a := &admission{limits: l}
+	a.heavy = newTurnstile(func() bool { return a.calls.Load() > a.longs.Load() })
+	return a
+}
 
 // client is one user, or, without users, one certificate or one host.
 type client struct {
@@ -39,6 +44,8 @@ type client struct {
 	connections          int64 // under admission.mu
 	churn                churn // under admission.mu
 	calls, writes, bytes atomic.Int64
+	queued               atomic.Int64 // bytes that wait for it, on all its connections
+	behind               atomic.Int64 // connections of it that something waits for
 }
 
 // clientOf names who is counted as one.
@@ -77,6 +84,7 @@ func (a *admission) share(c *core) *messages.Error {
 	a.clients[name] = s
 	s.connections++
 	c.client = s
+	c.port.belongs(s)
 	return nil
 }
 
@@ -95,24 +103,56 @@ const (
 	crowdedBytes = 32 << 10
 )
 
-// queueMax is what may wait for one client before its reads are held back: its share of
-// half of what may wait for all, once a quarter of that does.
-func (a *admission) queueMax() int64 {
+// waits notes that so much waits on a connection, where before it was as much. of is nil
+// for one that has not said who it is.
+func (a *admission) waits(of *client, before, now int64) {
+	a.queued.Add(now - before)
+	if of == nil || now == before {
+		return
+	}
+	switch all := of.queued.Add(now - before); {
+	case now > before && all == now-before:
+		a.behind.Add(1)
+	case now < before && all == 0:
+		a.behind.Add(-1)
+	}
+	switch {
+	case before == 0:
+		of.behind.Add(1)
+	case now == 0:
+		of.behind.Add(-1)
+	}
+}
+
+// queueMax is what may wait on a connection of a client before its reads are held back: its
+// share of half of what may wait for all, once a quarter of that does.
+func (a *admission) queueMax(of *client) int64 {
 	most := min(a.limits.QueueBytesMax/2, aheadBytes)
 	if a.queued.Load() > a.limits.QueueBytesPerNode/4 {
-		most = min(most, max(a.portion(), crowdedBytes))
+		most = min(most, max(a.portion(of), crowdedBytes))
 	}
 	return most
 }
 
-// portion is a connection's share of half of what may wait for all.
-func (a *admission) portion() int64 { return a.limits.QueueBytesPerNode / 2 / max(1, a.behind.Load()) }
+// clientPortion is a client's share of half of what may wait for all. It is that, however
+// many connections the client has.
+func (a *admission) clientPortion() int64 {
+	return a.limits.QueueBytesPerNode / 2 / max(1, a.behind.Load())
+}
+
+// portion is the share of one of a client's connections in what may wait for the client.
+func (a *admission) portion(of *client) int64 {
+	if of == nil {
+		return crowdedBytes
+	}
+	return a.clientPortion() / max(1, of.behind.Load())
+}
 
 // crowdedOut reports whether a connection for which so much waits has to end: more waits
-// for all than may, and it has more than its share of it. So those who are furthest behind
-// end first.
-func (a *admission) crowdedOut(backlog int64) bool {
-	return a.queued.Load() > a.limits.QueueBytesPerNode && backlog > a.portion()
+// for all than may, its client has more than its share, and it more than its share of that.
+// So those who are furthest behind end first.
+func (a *admission) crowdedOut(of *client, backlog int64) bool {
+	return a.queued.Load() > a.limits.QueueBytesPerNode && backlog > a.portion(of) && (of == nil || of.queued.Load() > a.clientPortion())
 }
 
 func (a *admission) connect() bool {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/messages"
@@ -80,20 +81,49 @@ func TestDebtOutlivesTheConnection(t *testing.T) {
 	}
 }
 
-// TestCrowdedOut: where too much waits for all, those that have more than their share are
-// told so and end; the others stay.
+// TestCrowdedOut: where too much waits for all, a client that has more than its share loses
+// the connections that have more than theirs; what another one has waiting stays, and one
+// client's share does not grow with its connections.
 func TestCrowdedOut(t *testing.T) {
 	for _, c := range []struct {
-		backlog int64
-		ends    bool
-	}{{1 << 10, false}, {1 << 20, true}} {
+		name           string
+		connections    int64 // of the crowd, with a part of 11 MiB each
+		mine           bool  // the connection is one of the crowd
+		backlog, share int64 // of the connection; what each client may have
+		ends           bool
+	}{
+		{"one of the crowd", 20, true, 1 << 20, 5 << 19, true},
+		{"one of the crowd for which little waits", 20, true, 1 << 10, 5 << 19, false},
+		{"another's for which as much waits", 20, false, 1 << 20, 5 << 19, false},
+		{"another's beside ten times as many", 200, false, 1 << 20, 5 << 19, false},
+	} {
 		d := newDesk(t, Limits{QueueBytesPerNode: 10 << 20})
-		d.adm.queued.Store(11 << 20)
-		d.adm.behind.Store(20)
+		crowd := &client{name: "crowd"}
+		if c.mine {
+			crowd = d.core.client
+		}
+		for range c.connections {
+			d.adm.waits(crowd, 0, 11<<20/c.connections)
+		}
+		other := d.core.client
+		if c.mine {
+			other = &client{name: "other"}
+		}
+		d.adm.waits(other, 0, 1<<10)
+		if share := d.adm.clientPortion(); share != c.share {
+			t.Errorf("%s: a share is %d, want %d", c.name, share, c.share)
+		}
 		d.backlog = c.backlog
 		d.tick(tickMs)
 		if d.closed != c.ends || c.ends && (d.reason.GetCode() != messages.Code_CODE_SLOW_CONSUMER || d.reason.GetRetryAfterMs() == 0) {
-			t.Errorf("%d bytes wait for it: ended %v with %v", c.backlog, d.closed, d.reason)
+			t.Errorf("%s: ended %v with %v", c.name, d.closed, d.reason)
+		}
+		for range c.connections {
+			d.adm.waits(crowd, 11<<20/c.connections, 0)
+		}
+		d.adm.waits(other, 1<<10, 0)
+		if d.adm.queued.Load() != 0 || d.adm.behind.Load() != 0 || crowd.queued.Load() != 0 || crowd.behind.Load() != 0 {
+			t.Errorf("%s: %d bytes of %d clients are left", c.name, d.adm.queued.Load(), d.adm.behind.Load())
 		}
 	}
 }
@@ -113,7 +143,7 @@ func TestTurnstileTakesTurns(t *testing.T) {
 			mu.Lock()
 			order = append(order, c.name)
 			mu.Unlock()
-			g.leave()
+			g.leave(0)
 		})
 		for { // until it stands in line
 			g.mu.Lock()
@@ -132,9 +162,51 @@ func TestTurnstileTakesTurns(t *testing.T) {
 		queue(loud, i+1)
 	}
 	queue(calm, 21)
-	g.leave()
+	g.leave(0)
 	wg.Wait()
 	if at := slices.Index(order, "calm"); at > 2 || len(order) != 21 || g.free != 1 || len(g.lines) != 0 {
 		t.Fatalf("calm had turn %d of %d; %d places free, %d lines", at, len(order), g.free, len(g.lines))
+	}
+}
+
+// TestTurnstileRests: beside short calls on busy processors a place is free again only when
+// it has rested for as long as the reads before made it; on idle ones, or with nobody else
+// there, at once.
+func TestTurnstileRests(t *testing.T) {
+	var others bool
+	g := &turnstile{free: 1, short: func() bool { return others }}
+	free := func() int {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.free
+	}
+	g.measure(1_000, 0)
+	for _, c := range []struct {
+		name     string
+		usedPart float64 // of all processors
+		others   bool
+		took     time.Duration
+		rests    bool
+	}{
+		{name: "idle", usedPart: 0.1, others: true, took: time.Minute},
+		{name: "busy, alone", usedPart: 1, took: time.Minute},
+		{name: "busy, a short read", usedPart: 1, others: true, took: restMin / restFactor / 2},
+		{name: "busy", usedPart: 1, others: true, took: time.Minute, rests: true},
+	} {
+		others = c.others
+		g.measure(g.measuredMs+1_000, g.used+time.Duration(c.usedPart*float64(runtime.GOMAXPROCS(0))*float64(time.Second)))
+		g.enter(&client{})
+		began := time.Now()
+		g.leave(c.took)
+		if !c.rests {
+			if free() != 1 {
+				t.Errorf("%s: the place rests", c.name)
+			}
+			continue
+		}
+		g.enter(&client{}) // waits for the rest
+		if passed := time.Since(began); passed < restMax {
+			t.Errorf("%s: the place was free after %v, want %v", c.name, passed, restMax)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -29,6 +30,11 @@ type Config struct {
 	// GatewayProps and SessionProps are added to the props of the gateway and of
 	// each session: a dispatcher, a middleware.
 	GatewayProps, SessionProps []actor.PropsOption
+
+	// ProcessorTime is what the process has used of the processors since it began. From it
+	// the gateway knows whether they are busy: then reads that take long leave them to the
+	// other calls for most of the time. nil: they are never taken to be.
+	ProcessorTime func() time.Duration
 
 	passwords *passwords // the gateway's
 }

@@ -30,6 +30,8 @@ type port interface {
 	checkPassword(u *messages.User, password string)
 	// hold has the client's stream read no further, or again.
 	hold(on bool)
+	// belongs says whose connection it is, for those who count what waits.
+	belongs(of *client)
 	// wake has flush called once what is in the mailbox now was received.
 	wake()
 }
@@ -317,9 +319,10 @@ func (c *core) stopped() {
 		return
 	}
 	c.client.writes.Add(-c.writes.inFlight)
+	c.admission.longs.Add(-c.reads.long)
 	c.admission.leave(c.client, c.calls, c.bytes)
 	c.admission.unshare(c.client)
-	c.calls, c.bytes, c.writes.inFlight, c.client = 0, 0, 0, nil
+	c.calls, c.bytes, c.writes.inFlight, c.reads.long, c.client = 0, 0, 0, 0, nil
 }
 
 // refreshFacts asks the node for its facts. The hub's window and the largest

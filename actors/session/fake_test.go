@@ -91,6 +91,7 @@ func (d *desk) checkPassword(u *messages.User, password string) {
 func (d *desk) waiting() (int64, uint64) { return d.backlog, d.written }
 func (d *desk) callWhen(low int64)       { d.low = low }
 func (d *desk) hold(on bool)             { d.held = on }
+func (d *desk) belongs(*client)          {}
 func (d *desk) wake()                    { d.woken++ }
 func (d *desk) push(m outgoing) int64 {
 	if d.closing {
@@ -293,7 +294,7 @@ func (p *page) QueryAs(r *auth.Rights, q *messages.Query, now state.Now) (*messa
 			Key: r.Get.Key, Value: make([]byte, p.answer), ModRevision: p.revision,
 		}}}
 	case *messages.Query_List:
-		reply.Reply = &messages.QueryReply_List{List: &messages.ListReply{Revision: p.revision, Records: []*messages.Record{{Key: []byte("k")}}}}
+		reply.Reply = &messages.QueryReply_List{List: &messages.ListReply{Revision: p.revision, Records: []*messages.Record{{Key: []byte("k"), Value: make([]byte, p.answer)}}}}
 	case *messages.Query_Status:
 		reply.Reply = &messages.QueryReply_Status{Status: &messages.StatusReply{Keys: 5, Revision: p.revision}}
 	}

@@ -57,7 +57,7 @@ func (a *gateway) onConnected(ctx actor.Context, c *connection) {
 			root.Send(c.pid, &writerDone{})
 			close(c.written)
 		})
-	c.outbox.total, c.outbox.behind = &a.g.admission.queued, &a.g.admission.behind
+	c.outbox.counts = a.g.admission
 	c.pid = ctx.Spawn(actor.PropsFromProducer(func() actor.Actor {
 		return newSession(cfg, a.g.admission, c)
 	}, cfg.SessionProps...))
@@ -84,6 +84,9 @@ func (a *gateway) onTick(ctx actor.Context, m *messages.ClockTick) {
 	}
 	a.toldMs = m.GetMonotonicMs()
 	a.g.admission.tick()
+	if used := a.g.cfg.ProcessorTime; used != nil {
+		a.g.admission.heavy.measure(m.GetMonotonicMs(), used())
+	}
 	a.tellAll(ctx, m)
 }
 

@@ -2,7 +2,6 @@ package session
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/concord-kv/concord/actors/watch/protocol"
 	"github.com/concord-kv/concord/cluster/transport"
@@ -33,13 +32,14 @@ type outbox struct {
 	mu      sync.Mutex
 	ready   sync.Cond
 	queue   []outgoing
-	backlog int64 // bytes in queue and in the writer's hands
+	backlog int64 // bytes in queue, in the writer's hands, and, of large messages, in the transport's
 	sent    uint64
 	low     int64 // call wrote when the backlog is at or below; -1: nobody waits
 	closing bool
 	reason  *messages.ErrorDetail
-	total   *atomic.Int64 // of all outboxes of the node; nil: nobody counts
-	behind  *atomic.Int64 // those that something waits in
+	gone    bool       // the writer has returned, and nothing waits
+	counts  *admission // what waits on the node; nil: nobody counts
+	of      *client    // and for whom; nil before that is known
 }
 
 // outgoing is a message, or a batch for the watches ids.
@@ -85,25 +85,46 @@ func (o *outbox) push(m outgoing) int64 {
 func (o *outbox) count(bytes int64) {
 	before := o.backlog
 	o.backlog += bytes
-	if o.total == nil {
+	if o.counts != nil {
+		o.counts.waits(o.of, before, o.backlog)
+	}
+}
+
+// belongs says for whom things wait here.
+func (o *outbox) belongs(of *client) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.counts == nil {
 		return
 	}
-	o.total.Add(bytes)
-	switch {
-	case before == 0 && o.backlog > 0:
-		o.behind.Add(1)
-	case before > 0 && o.backlog == 0:
-		o.behind.Add(-1)
-	}
+	backlog := o.backlog
+	o.count(-backlog)
+	o.of = of
+	o.count(backlog)
 }
 
 // release gives back what will not be sent any more.
 func (o *outbox) release() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.closing = true
+	o.closing, o.gone = true, true
 	o.count(-o.backlog)
 	o.queue = nil
+}
+
+// left is told of so many bytes that the client's side has taken, or the transport in their
+// place.
+func (o *outbox) left(bytes int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gone {
+		return
+	}
+	o.count(-bytes)
+	o.sent++
+	if o.low >= 0 && o.backlog <= o.low {
+		o.ready.Signal()
+	}
 }
 
 // merge adds replies to replies that still wait: a client that is slower than its
@@ -155,15 +176,28 @@ func (o *outbox) close(reason *messages.ErrorDetail, now bool) {
 	}
 }
 
-// send writes one message. Where the stream encodes, what is shared by many watches is
-// encoded once for all of them.
+// leavingBytes is the least of a message that counts until it has left the transport, too.
+// What is smaller the transport itself takes few of.
+const leavingBytes = 32 << 10
+
+// send writes one message, and counts it as gone when it is. Where the stream encodes, what
+// is shared by many watches is encoded once for all of them.
 func (o *outbox) send(m *outgoing) error {
+	bytes := m.bytes
 	if m.batch != nil {
 		if s, ok := o.stream.(transport.BatchSender); ok {
-			return s.SendBatch(m.batch, m.ids)
+			err := s.SendBatch(m.batch, m.ids)
+			o.left(bytes)
+			return err
+		}
+	} else if bytes >= leavingBytes {
+		if s, ok := o.stream.(transport.LeavingSender); ok {
+			return s.SendLeaving(m.message, func() { o.left(bytes) })
 		}
 	}
-	return o.stream.Send(m.made())
+	err := o.stream.Send(m.made())
+	o.left(bytes)
+	return err
 }
 
 // run writes until the outbox is closed or the stream fails.
@@ -201,10 +235,6 @@ func (o *outbox) run() {
 				o.wrote(window)
 				window = 0
 			}
-			o.mu.Lock()
-			o.count(-batch[i].bytes)
-			o.sent++
-			o.mu.Unlock()
 			batch[i] = outgoing{}
 		}
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"slices"
+	"time"
 
 	"github.com/concord-kv/concord/messages"
 	"github.com/concord-kv/concord/state"
@@ -19,7 +20,8 @@ type reads struct {
 	// barriers and views are under way, oldest first.
 	barriers, views []group
 	ready           []batch
-	held            bool // the client must read first
+	held            bool  // the client must read first
+	long            int64 // calls in flight that may take long
 }
 
 // read is a query, or a watch that begins at a view.
@@ -44,6 +46,27 @@ type batch struct {
 	reads []*read
 }
 
+// longAheadBytes is what may wait for the client when a read begins that may take long. So
+// nobody makes the node work for answers that are not read: one who does not read has one.
+const longAheadBytes = 64 << 10
+
+// takesLong reports whether a read may look at more than a key.
+func (r *read) takesLong() bool {
+	if r.watch != nil {
+		return r.watch.request.GetList() != nil
+	}
+	return r.query.GetGet() == nil
+}
+
+// finished notes that a read is over.
+func (c *core) finished(r *read) {
+	r.done = true
+	if r.query != nil && r.takesLong() {
+		c.reads.long--
+		c.admission.longs.Add(-1)
+	}
+}
+
 // readsBytesMax is how much is answered at once, before the session looks at what
 // else has come.
 const readsBytesMax = 1 << 20
@@ -59,6 +82,10 @@ func (c *core) onQuery(call uint64, q *messages.Query, size int64, timeoutMs uin
 	}
 	if err := c.admit(size, false); err != nil {
 		return err
+	}
+	if q.GetGet() == nil {
+		c.reads.long++
+		c.admission.longs.Add(1)
 	}
 	c.addRead(&read{call: call, query: q, bytes: size, timeoutMs: timeoutMs, deadlineMs: c.nowMs + int64(timeoutMs)},
 		q.Consistency == messages.Consistency_CONSISTENCY_STALE)
@@ -144,7 +171,11 @@ func (c *core) runReads() {
 			c.wake()
 			return
 		}
-		most := c.admission.queueMax()
+		one := b.reads[0]
+		most := c.admission.queueMax(c.client)
+		if one.takesLong() {
+			most = min(most, longAheadBytes)
+		}
 		if backlog, _ := c.port.waiting(); backlog+c.repliesBytes >= most {
 			// The view is held meanwhile; the stall limit bounds for how long.
 			r.held = true
@@ -153,7 +184,6 @@ func (c *core) runReads() {
 			c.port.callWhen(most / 2)
 			return
 		}
-		one := b.reads[0]
 		b.reads = b.reads[1:]
 		answered += c.runRead(one, b.view)
 	}
@@ -197,7 +227,7 @@ func (c *core) runRead(r *read, v view) int64 {
 		c.addFacts(s)
 	}
 	bytes := int64(messages.MessageSize(reply)) + 32
-	r.done = true
+	c.finished(r)
 	c.reply(&messages.Reply{Call: r.call, Reply: &messages.Reply_Query{Query: reply}}, bytes, r.bytes)
 	return bytes
 }
@@ -209,7 +239,8 @@ func (c *core) query(v view, q *messages.Query, now state.Now) (*messages.QueryR
 // longQuery is one that may take long: few are answered at a time.
 func (c *core) longQuery(v view, q *messages.Query, now state.Now) (*messages.QueryReply, *messages.Error) {
 	c.admission.heavy.enter(c.client)
-	defer c.admission.heavy.leave()
+	began := time.Now() // of the processors' time, not the node's
+	defer func() { c.admission.heavy.leave(time.Since(began)) }()
 	return c.query(v, q, now)
 }
 
@@ -217,7 +248,7 @@ func (c *core) failRead(r *read, err *messages.ErrorDetail) {
 	if r.done {
 		return
 	}
-	r.done = true
+	c.finished(r)
 	if r.watch != nil {
 		delete(c.watches.byID, r.watch.id)
 	}

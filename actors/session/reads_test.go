@@ -141,3 +141,42 @@ func TestLargeAnswersTravelAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestLongReadsWaitForTheClient: of a client that reads nothing, one read that may take long
+// is answered, however many it asks for and however small what waits; each that it takes
+// lets the next begin. Beside them a get is answered.
+func TestLongReadsWaitForTheClient(t *testing.T) {
+	d := newDesk(t, Limits{})
+	list := &messages.Operation{Operation: &messages.Operation_Query{Query: &messages.Query{
+		Consistency: stale, Query: &messages.Query_List{List: &messages.ListRequest{Selector: &messages.Selector{By: &messages.Selector_Prefix{}}}},
+	}}}
+	const n = 20
+	v := &page{revision: 1, answer: longAheadBytes}
+	for i := range n {
+		d.ask(list)
+		d.show(v)
+		if len(v.asked) != 1 {
+			t.Fatalf("%d lists were looked up for a client that has read none, of %d", len(v.asked), i+1)
+		}
+	}
+	if d.low < 0 || d.adm.longs.Load() != n-1 {
+		t.Fatalf("called at %d, %d wait", d.low, d.adm.longs.Load())
+	}
+	for i := range n - 1 {
+		d.backlog, d.low = 0, -1
+		d.core.wrote(0)
+		d.run()
+		if len(v.asked) != i+2 {
+			t.Fatalf("%d lists after %d were taken", len(v.asked), i+1)
+		}
+	}
+	d.backlog, d.low = 0, -1
+	d.core.wrote(0)
+	d.run()
+	d.backlog = longAheadBytes
+	d.ask(get("k", stale, 0))
+	d.show(v)
+	if len(v.asked) != n+1 || d.core.calls != 0 || d.adm.longs.Load() != 0 {
+		t.Fatalf("%d looked up, %d calls are left, %d of them long", len(v.asked), d.core.calls, d.adm.longs.Load())
+	}
+}

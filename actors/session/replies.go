@@ -63,7 +63,7 @@ func (c *core) push(m outgoing) {
 		return
 	}
 	switch backlog := c.port.push(m); {
-	case c.admission.crowdedOut(backlog):
+	case c.admission.crowdedOut(c.client, backlog):
 		c.crowded()
 	case backlog > c.queueMax:
 		c.cut(messages.NewError(messages.Code_CODE_SLOW_CONSUMER, "the client does not read what it asked for").WithLimit(uint64(c.queueMax)))

@@ -70,7 +70,7 @@ const tickMaxMs = 2 * tickMs
 // watchWriter closes a stream whose client takes nothing.
 func (c *core) watchWriter(passed int64) {
 	backlog, sent := c.port.waiting()
-	if c.admission.crowdedOut(backlog) {
+	if c.admission.crowdedOut(c.client, backlog) {
 		c.crowded()
 		return
 	}

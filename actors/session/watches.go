@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/concord-kv/concord/actors/watch/protocol"
+	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -116,7 +117,7 @@ func (c *core) beginAtView(r *read, v view) int64 {
 
 func (c *core) startWatch(w *watch, after protocol.Position) {
 	w.stage, w.at = starting, after.Proto()
-	c.port.tellHub(&protocol.StartWatch{Session: c.id, Call: w.call, Request: w.request, After: after})
+	c.port.tellHub(&protocol.StartWatch{Session: c.id, Call: w.call, Request: w.request, After: after, Reads: c.peer.Kind == transport.KindInProcess || c.peer.Kind == transport.KindEtcd})
 	if w.creditEvents|w.creditBytes != 0 {
 		c.port.tellHub(&protocol.GrantCredit{Session: c.id, WatchID: w.id, Events: w.creditEvents, Bytes: w.creditBytes})
 	}

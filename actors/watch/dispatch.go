@@ -91,7 +91,7 @@ func (h *Hub) offerTo(w *watcher) {
 		!w.wants(e.typ):
 		return
 	}
-	if !w.canTake() {
+	if !w.canTake(h.nowMs) {
 		h.flush(w, false)
 		w.cursor = e.before()
 		// It stays in the index, which must not change under the scan, until the end.
@@ -158,6 +158,9 @@ func (h *Hub) sendBatch(w *watcher, b *messages.SharedBatch, bytes int64) {
 		return
 	}
 	c.window -= batchOverheadBytes
+	if !c.reads && bytes > 0 {
+		c.ahead++
+	}
 	h.send(c, protocol.Item{Batch: b, WatchIDs: []uint64{w.id}, Bytes: bytes + batchOverheadBytes})
 }
 

@@ -436,6 +436,7 @@ func TestReplayIsShared(t *testing.T) {
 // gets its events from where it stands, not from where the replay is.
 func TestLateComerBelowTheReplay(t *testing.T) {
 	w := known(t, Limits{ReplayEventsMax: 10})
+	w.reads = true
 	for range 3_000 {
 		w.commit("k=v")
 	}

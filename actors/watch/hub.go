@@ -47,6 +47,7 @@ type Hub struct {
 	tickedMs     int64 // what the last Tick said
 	nowMs        int64 // the time that counts; see tickMaxMs
 	leaderlessMs int64 // since when there is no leader; -1 while there is one
+	pacedMs      int64 // when those that were not read had more
 	cutOff       bool  // there has been none for so long that nobody may watch here
 	lagMax       uint64
 
@@ -88,6 +89,7 @@ func (h *Hub) Start(m protocol.StartWatch) {
 		h.waiting = append(h.waiting, m)
 		return
 	}
+	c.reads = c.reads || m.Reads
 	r := m.Request
 	switch {
 	case c.watchers[r.WatchId] != nil:
@@ -155,11 +157,14 @@ func (h *Hub) Grant(session, watchID uint64, events, bytes uint32) {
 	}
 	w.creditEvents = min(w.creditEvents+int64(events), messages.WatchCreditEventsMax)
 	w.creditBytes = min(w.creditBytes+int64(bytes), messages.WatchCreditBytesMax)
+	if c := w.client; !c.reads && c.ahead > 0 && events > 0 {
+		h.showsReads(c)
+	}
 	if w.phase != parked {
 		return
 	}
 	w.parkedMs = h.nowMs
-	if w.canTake() {
+	if w.canTake(h.nowMs) {
 		h.catchUp(w)
 	}
 }
@@ -170,8 +175,14 @@ func (h *Hub) Drained(session uint64, bytes int64) {
 	if c == nil {
 		return
 	}
-	before, more := c.window, min(bytes, protocol.SessionWindowBytes-c.most)
-	c.most += more // it reads
+	more := int64(0)
+	if c.reads {
+		more = min(bytes, protocol.SessionWindowBytes-c.most)
+	} else if c.taken += bytes; c.taken >= protocol.AheadBytesMax {
+		h.showsReads(c)
+	}
+	before := c.window
+	c.most += more
 	c.window = min(c.window+bytes+more, c.most)
 	if before >= c.most/2 {
 		return // nobody waits for it
@@ -188,6 +199,43 @@ func (h *Hub) Drained(session uint64, bytes int64) {
 		if wake {
 			h.catchUp(w)
 		}
+	}
+}
+
+// showsReads notes that somebody reads what a session is sent.
+func (h *Hub) showsReads(c *client) {
+	waited := c.ahead >= protocol.AheadMax
+	c.reads, c.ahead = true, 0
+	if waited {
+		h.wakeParked(c)
+	}
+}
+
+// wakeParked goes on with the watches of a session that waited for what it lacks no more.
+func (h *Hub) wakeParked(c *client) {
+	for _, id := range sortedIDs(c) {
+		if w := c.watchers[id]; w.phase == parked && w.canTake(h.nowMs) {
+			w.parkedMs = h.nowMs
+			h.catchUp(w)
+		}
+	}
+}
+
+// pace goes on, once a second, with the watches of sessions that have not shown that they
+// are read, and may be sent a little more meanwhile.
+func (h *Hub) pace() {
+	if h.nowMs-h.pacedMs < 1_000 {
+		return
+	}
+	h.pacedMs = h.nowMs
+	var waited []*client
+	for _, w := range h.parked {
+		if c := w.client; !c.reads && w.canTake(h.nowMs) {
+			waited = append(waited, c)
+		}
+	}
+	for _, c := range waited {
+		h.wakeParked(c)
 	}
 }
 

@@ -108,7 +108,7 @@ func (h *Hub) find(session, watchID uint64) *watcher {
 func (h *Hub) clientOf(session uint64) *client {
 	c := h.clients[session]
 	if c == nil {
-		c = &client{session: session, watchers: make(map[uint64]*watcher), window: protocol.SessionWindowFirst, most: protocol.SessionWindowFirst}
+		c = &client{session: session, watchers: make(map[uint64]*watcher), window: protocol.SessionWindowFirst, most: protocol.SessionWindowFirst, aheadMs: h.nowMs}
 		h.clients[session] = c
 	}
 	return c

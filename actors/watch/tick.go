@@ -31,6 +31,7 @@ func (h *Hub) Tick(nowMs int64) {
 				"behind, and no credit for %d ms", h.limits.SlowConsumerMs).WithLimit(uint64(h.limits.SlowConsumerMs)))
 		}
 	}
+	h.pace()
 	h.wheel.turn(h.nowMs, h.lookAt)
 }
 
@@ -54,11 +55,14 @@ func (h *Hub) noQuorum() *messages.Error {
 
 // startClock sets every time that was noted before time was known.
 func (h *Hub) startClock(nowMs int64) {
-	h.nowMs, h.tickedMs = nowMs, nowMs
+	h.nowMs, h.tickedMs, h.pacedMs = nowMs, nowMs, nowMs
 	if h.leaderlessMs >= 0 {
 		h.leaderlessMs = nowMs
 	}
 	h.wheel = wheel{}
+	for _, c := range h.clients {
+		c.aheadMs = nowMs
+	}
 	for _, w := range h.all {
 		w.toldMs, w.parkedMs = nowMs, nowMs
 		h.wheel.add(w, nowMs+w.progressMs)

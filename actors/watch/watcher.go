@@ -73,7 +73,9 @@ func (w *watcher) wants(t messages.EventType) bool {
 // overrun by the event that uses it up, credit in events never.
 func (w *watcher) hasCredit() bool { return w.creditEvents > 0 && w.creditBytes > 0 }
 
-func (w *watcher) canTake() bool { return w.hasCredit() && w.client.window > 0 }
+func (w *watcher) canTake(nowMs int64) bool {
+	return w.hasCredit() && w.client.window > 0 && w.client.mayAhead(nowMs)
+}
 
 // client is one session's side of the hub.
 type client struct {
@@ -83,5 +85,21 @@ type client struct {
 	// overrun by one event at most.
 	window int64
 	most   int64 // that window may be
-	out    []protocol.Item
+	reads  bool  // it has shown that somebody reads
+	// Before it has: the batches that it was sent, less AheadPerSecond up to aheadMs, and
+	// the bytes that its stream took.
+	ahead, aheadMs, taken int64
+	out                   []protocol.Item
+}
+
+// mayAhead reports whether the session may be sent one more batch, as far as it is known to
+// be read.
+func (c *client) mayAhead(nowMs int64) bool {
+	if c.reads || c.ahead < protocol.AheadMax {
+		return true
+	}
+	seconds := (nowMs - c.aheadMs) / 1_000
+	c.aheadMs += seconds * 1_000
+	c.ahead = max(0, c.ahead-seconds*protocol.AheadPerSecond)
+	return c.ahead < protocol.AheadMax
 }

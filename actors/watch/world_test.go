@@ -25,6 +25,7 @@ type world struct {
 	lastCall uint64
 	inFlight map[uint64]int64 // bytes of each session's window
 	nowMs    int64
+	reads    bool // new watches are of sessions that are known to read
 	ended    []*checker
 	state    func() ChangeLog // instead of the model's own view
 }
@@ -175,7 +176,7 @@ func (w *world) watch(session uint64, r *messages.WatchRequest, after protocol.P
 	w.lastCall++
 	c := newChecker(w, session, r, after)
 	w.calls[w.lastCall] = c
-	w.hub.Start(protocol.StartWatch{Session: session, Call: w.lastCall, Request: r, After: after})
+	w.hub.Start(protocol.StartWatch{Session: session, Call: w.lastCall, Request: r, After: after, Reads: w.reads})
 	w.collect()
 	return c
 }

@@ -25,6 +25,9 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		// A SliceBuffer is not pooled: freeing it leaves the shared bytes to the others.
 		return mem.BufferSlice{mem.SliceBuffer(e.head), mem.SliceBuffer(e.body)}, nil
 	}
+	if l, ok := v.(*leaving); ok {
+		return mem.BufferSlice{l.body}, nil
+	}
 	size, ok := messages.EncodedSize(v)
 	if !ok {
 		return c.CodecV2.Marshal(v)

@@ -59,6 +59,9 @@ type StartWatch struct {
 	// Request was validated. Its place to start has been resolved into After.
 	Request *messages.WatchRequest
 	After   Position
+	// Reads says that what the session's stream takes is read: nothing lies between it and
+	// whoever consumes it. Other sessions have to show that somebody reads; see AheadMax.
+	Reads bool
 }
 
 // CancelWatch is session -> watch: end this watch. Answered by its end, with code
@@ -98,6 +101,16 @@ type SessionClosed struct {
 const (
 	SessionWindowBytes = 4 << 20
 	SessionWindowFirst = 512 << 10
+)
+
+// AheadMax is how many batches a session is sent before it has shown that somebody reads
+// them, by credit that comes back, or by a stream that has taken more than AheadBytesMax,
+// which is more than streams hold. From then on there are AheadPerSecond. What nobody reads
+// still costs the node as much as what somebody does: this bounds it.
+const (
+	AheadMax       = 1_000
+	AheadBytesMax  = 2 << 20
+	AheadPerSecond = 100
 )
 
 // Deliver is watch -> session: answers, batches and ends, in order.
