@@ -279,6 +279,8 @@ func MessageSize(m proto.Message) int {
 		n = m.fastSize()
 	case *QueryReply:
 		n = m.fastSize()
+	case *Txn:
+		n = m.fastSize()
 	default:
 		if size, ok := EncodedSize(m); ok {
 			n = size

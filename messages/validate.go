@@ -411,7 +411,7 @@ func validateName(field, name string) *Error {
 // travel in one frame and one log entry.
 func validateSize(field string, m proto.Message, cfg *ClusterConfig) *Error {
 	limit := cfg.GetValueBytesMax() + TxnOverheadBytes
-	if n := uint64(proto.Size(m)); n > limit {
+	if n := uint64(MessageSize(m)); n > limit {
 		return NewError(Code_CODE_TOO_LARGE, "%d bytes encoded, at most %d", n, limit).WithField(field).WithLimit(limit)
 	}
 	return nil
