@@ -13,9 +13,10 @@ import (
 // and for a small one is nothing, so that it collects dozens of times a second. These say
 // what room the heap has beside what lives.
 const (
-	heapRoomMin     = 64 << 20  // also of an empty store
+	heapRoomMax     = 192 << 20 // of a small store: what it costs to collect seldom
+	heapSmall       = 448 << 20 // a heap that the room does not make larger
 	heapRoomLoading = 256 << 20 // while a node starts
-	heapRoomPercent = 60        // of what lives
+	heapRoomPercent = 40        // of what lives, of a large store
 )
 
 // heapRoom sets the collector's percentage after each collection. The operator's own
@@ -59,7 +60,7 @@ func (h *heapRoom) tend() {
 // roomPercent is the percentage for so many bytes that live.
 func roomPercent(live uint64, loading bool) int {
 	live = max(live, 1<<20)
-	room := max(heapRoomMin, live*heapRoomPercent/100)
+	room := max(live*heapRoomPercent/100, min(heapRoomMax, heapSmall-min(live, heapSmall)))
 	if loading {
 		room = max(heapRoomLoading, live)
 	}

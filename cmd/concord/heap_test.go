@@ -9,7 +9,8 @@ func TestHeapRoom(t *testing.T) {
 		loading bool
 		room    uint64 // what the heap may grow by
 	}{
-		{0, false, 64 * mib}, {4 * mib, false, 64 * mib}, {100 * mib, false, 64 * mib}, {500 * mib, false, 300 * mib}, {4000 * mib, false, 2400 * mib},
+		{0, false, 192 * mib}, {4 * mib, false, 192 * mib}, {256 * mib, false, 192 * mib}, {300 * mib, false, 148 * mib},
+		{320 * mib, false, 128 * mib}, {500 * mib, false, 200 * mib}, {4000 * mib, false, 1600 * mib},
 		{0, true, 256 * mib}, {100 * mib, true, 256 * mib}, {1000 * mib, true, 1000 * mib},
 	} {
 		live := max(x.live, mib)
