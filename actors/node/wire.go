@@ -256,10 +256,10 @@ func (n *Node) spawn(pid *actor.PID, props *actor.Props) {
 	n.pids.spawned[pid.GetId()] = true
 }
 
-// props are what a simulation adds to an actor.
+// props are what all actors have in common; in a simulation it is the one to say.
 func (n *Node) props(name string) []actor.PropsOption {
 	if n.cfg.Seams.Props == nil {
-		return nil
+		return []actor.PropsOption{actor.WithDispatcher(roomyDispatcher{})}
 	}
 	return n.cfg.Seams.Props(n.system, name)
 }
