@@ -23,7 +23,7 @@ func answerOf(r *messages.Result) answer {
 	if p, ok := r.Answer.(*messages.Result_Put); ok && r.Error == nil && p.Put.GetPrev() == nil {
 		return answer{revision: r.Revision}
 	}
-	// A copy: the result itself lives in a slab with those of its whole entry.
+	// A copy: the result itself shares its memory with others.
 	return answer{revision: r.Revision, result: &messages.Result{Revision: r.Revision, Error: r.Error, Answer: r.Answer}}
 }
 
@@ -51,30 +51,9 @@ func (a answer) message() *messages.Result {
 }
 
 // bytes returns the bytes of keys and values that the answer keeps.
-func (a answer) bytes() (n int) {
+func (a answer) bytes() int {
 	if a.result == nil {
 		return 0
 	}
-	records := func(list ...*messages.Record) {
-		for _, r := range list {
-			n += len(r.GetKey()) + len(r.GetValue())
-		}
-	}
-	switch r := a.result.GetAnswer().(type) {
-	case *messages.Result_Put:
-		records(r.Put.GetPrev())
-	case *messages.Result_PutMany:
-		for _, p := range r.PutMany.GetPuts() {
-			records(p.GetPrev())
-		}
-	case *messages.Result_Delete:
-		records(r.Delete.GetPrev()...)
-	case *messages.Result_Txn:
-		for _, o := range r.Txn.GetResponses() {
-			records(o.GetGet().GetRecords()...)
-			records(o.GetPut().GetPrev())
-			records(o.GetDelete().GetPrev()...)
-		}
-	}
-	return n
+	return recordBytes(a.result)
 }

@@ -19,11 +19,14 @@ func (m *Machine) Apply(index uint64, entry *messages.Entry) []*messages.Result 
 	m.view = nil
 	commands := entry.GetCommands()
 	m.warm(commands)
-	slab := make([]messages.Result, len(commands))
-	results := make([]*messages.Result, len(commands))
+	results, apart := m.results.list(len(commands)), false
 	for i, c := range commands {
-		results[i] = &slab[i]
-		m.applyCommand(results[i], entry, c)
+		m.applyCommand(m.results.next(), entry, c)
+		r, large := m.results.take()
+		results[i], apart = r, apart || large
+	}
+	if apart {
+		results = m.results.apart(results)
 	}
 	return results
 }

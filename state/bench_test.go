@@ -42,6 +42,7 @@ func benchKey(i int) []byte {
 type bench struct {
 	*Machine
 	index uint64
+	entry messages.Entry // scratch
 }
 
 func newBench(b testing.TB) *bench {
@@ -58,8 +59,9 @@ func newBench(b testing.TB) *bench {
 
 func (m *bench) apply(commands ...*messages.Command) []*messages.Result {
 	m.index++
-	r := m.Apply(m.index, &messages.Entry{Epoch: 1, ReplicaId: 1, Nonce: 1, Commands: commands})
-	m.TakeEffects()
+	m.entry.Epoch, m.entry.ReplicaId, m.entry.Nonce, m.entry.Commands = 1, 1, 1, commands
+	r := m.Apply(m.index, &m.entry)
+	m.Recycle(m.TakeEffects())
 	return r
 }
 

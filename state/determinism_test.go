@@ -61,7 +61,7 @@ func TestDeterminism(t *testing.T) {
 					m.View()
 				}
 				if i%7 == 0 {
-					m.TakeEffects()
+					m.Recycle(m.TakeEffects())
 				}
 				return m
 			},

@@ -126,23 +126,55 @@ func (m *Machine) TakeEffects() *Effects {
 	return e
 }
 
-// newEffects makes room for as much as the last effects had, as batches are often
-// alike.
+// Recycle gives effects back once nobody reads them any more: later ones use their
+// memory. It is for those who want batches to allocate nothing; effects that are not
+// given back are the collector's. They, and the slices in them, must not be used after.
+func (m *Machine) Recycle(e *Effects) {
+	clear(e.Events) // nobody's values stay for it
+	if len(m.spare) < effectsSpareMax {
+		m.spare = append(m.spare, e)
+	}
+}
+
+const (
+	// effectsSpareMax is how many wait to be used again: readers may be that many
+	// batches behind.
+	effectsSpareMax = 4
+	// effectsRoomMax bounds the room for events that is made, or kept, before it is
+	// needed.
+	effectsRoomMax = 1 << 10
+)
+
+// newEffects returns empty ones, with room for as much as the last had, as batches are
+// often alike.
 func (m *Machine) newEffects() *Effects {
-	e := &Effects{FromRevision: m.kv.Revision(), CompactedFrom: m.kv.Compacted()}
-	if last := m.effects; last != nil {
-		e.Events = roomLike(last.Events)
-		e.Granted, e.Renewed, e.Ended = roomLike(last.Granted), roomLike(last.Renewed), roomLike(last.Ended)
+	var e *Effects
+	if n := len(m.spare); n > 0 {
+		e, m.spare[n-1] = m.spare[n-1], nil
+		m.spare = m.spare[:n-1]
+	} else {
+		e = &Effects{}
+	}
+	last := m.effects
+	if last == nil {
+		last = &Effects{}
+	}
+	*e = Effects{
+		FromRevision: m.kv.Revision(), CompactedFrom: m.kv.Compacted(),
+		Events:  roomLike(last.Events, e.Events),
+		Granted: roomLike(last.Granted, e.Granted), Renewed: roomLike(last.Renewed, e.Renewed), Ended: roomLike(last.Ended, e.Ended),
 	}
 	return e
 }
 
-// effectsRoomMax bounds the room that is made before it is needed.
-const effectsRoomMax = 1 << 10
-
-func roomLike[T any](last []T) []T {
-	if len(last) == 0 {
+// roomLike returns room for as many as last had: that of old, if it will do.
+func roomLike[T any](last, old []T) []T {
+	n := min(len(last), effectsRoomMax)
+	if cap(old) >= n && cap(old) <= 2*effectsRoomMax {
+		return old[:0]
+	}
+	if n == 0 {
 		return nil
 	}
-	return make([]T, 0, min(len(last), effectsRoomMax))
+	return make([]T, 0, n)
 }

@@ -27,4 +27,15 @@ type GotView struct {
 type Committed struct {
 	Effects *Effects
 	Applied uint64
+	// Spent takes the effects back from a receiver that has done with them, unless it is
+	// full or nil; Machine.Recycle then has their memory used again.
+	Spent chan<- *Effects
+}
+
+// Done gives the effects back, which the receiver must not use after it.
+func (c *Committed) Done() {
+	select {
+	case c.Spent <- c.Effects:
+	default:
+	}
 }

@@ -52,6 +52,8 @@ type Machine struct {
 	write   write   // the command that is being applied
 	journal journal // how to undo its changes of leases
 	effects *Effects
+	spare   []*Effects // that Recycle was given
+	results resultRoom
 	// keepAlives are answers that wait to be used.
 	keepAlives []keepAliveAnswer
 	view       *View  // of index applied, if anybody asked

@@ -109,8 +109,11 @@ func (v *View) at(lo, hi string, revision uint64) (uint64, *messages.Error) {
 
 // atKey is at for one key.
 func (v *View) atKey(key []byte, revision uint64) (uint64, *messages.Error) {
-	if revision == 0 {
-		return v.kv.Revision(), nil
+	switch current := v.kv.Revision(); {
+	case revision == 0:
+		return current, nil
+	case revision <= current && revision >= v.kv.Compacted():
+		return revision, nil
 	}
 	return v.at(string(key), string(key)+"\x00", revision)
 }

@@ -127,6 +127,7 @@ func (p *pair) compareEvents() {
 	if effects.ToRevision != p.twin.Revision || effects.CompactRevision != p.twin.Compacted {
 		p.t.Fatalf("effects end at %d, compacted %d", effects.ToRevision, effects.CompactRevision)
 	}
+	p.machine.Recycle(effects)
 }
 
 // compareDue compares what the leader would end next with a sorted list.

@@ -18,6 +18,8 @@ const (
 	viewsMax = 65_536
 	// dueMax bounds one answer to DueLeases.
 	dueMax = 10_000
+	// spentMax is how many effects may be on their way back from watch.
+	spentMax = 4
 	// digestEvery is between two places of the log where replicas are compared: the
 	// first entry at or after each multiple. Batches differ between replicas, places do
 	// not.
@@ -44,8 +46,9 @@ type core struct {
 	config *messages.ClusterConfig // that telemetry was told
 	auth   *auth.Table             // likewise
 
-	waiting []waiter // for an index
-	digests []Digest // of the batch
+	waiting []waiter            // for an index
+	spent   chan *state.Effects // that watch has done with
+	digests []Digest            // of the batch
 
 	owner [3]uint64 // epoch, replica, nonce that replica was told
 	// toldMs is the earliest deadline that expiry knows; 0 for none. told is false
@@ -62,7 +65,7 @@ type waiter struct {
 }
 
 func newCore(out effects, meter Telemetry) *core {
-	return &core{machine: state.New(), out: out, meter: meter}
+	return &core{machine: state.New(), out: out, meter: meter, spent: make(chan *state.Effects, spentMax)}
 }
 
 // apply applies a batch of the log and sets the results of each entry.
@@ -90,16 +93,34 @@ func (c *core) apply(entries []consensus.Entry) {
 
 // after does what a batch leaves to be done, once its results are on their way.
 func (c *core) after(entries int) {
+	c.recycle()
 	e := c.machine.TakeEffects()
-	if len(e.Events) > 0 || e.CompactRevision != e.CompactedFrom {
-		c.out.committed(&state.Committed{Effects: e, Applied: c.machine.Applied()})
+	told := len(e.Events) > 0 || e.CompactRevision != e.CompactedFrom
+	if told {
+		c.out.committed(&state.Committed{Effects: e, Applied: c.machine.Applied(), Spent: c.spent})
 	}
 	c.meter.Applied(entries, e, c.gauges())
+	if !told {
+		c.machine.Recycle(e)
+	}
 	c.digests = nil
 	c.tellOwner()
 	c.tellDeadline()
 	c.releaseViews()
 	c.sweep()
+}
+
+// recycle gives the machine the memory of effects back that watch has done with. They
+// are those of earlier batches, which telemetry has seen.
+func (c *core) recycle() {
+	for {
+		select {
+		case e := <-c.spent:
+			c.machine.Recycle(e)
+		default:
+			return
+		}
+	}
 }
 
 // install replaces the machine by one from a snapshot.

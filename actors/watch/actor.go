@@ -118,6 +118,7 @@ func (a *Actor) onCommitted(m *state.Committed) {
 	a.applied = m.Applied
 	e := m.Effects
 	a.hub.Committed(e.Events, e.ToRevision, e.CompactRevision)
+	m.Done()
 }
 
 func (a *Actor) onGotView(m *state.GotView) {

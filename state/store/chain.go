@@ -29,11 +29,11 @@ func (v *reader) before(c version) version {
 	if !c.inLog {
 		return version{rec: v.keptBefore(c.rec.Key(), c.rec.Mod(), c.rec.OpIndex())}
 	}
-	e := v.at(c.seq)
-	if e.back != 0 && uint64(e.back) <= c.seq-v.base {
-		return version{e.prev, c.seq - uint64(e.back), true}
+	prev, back := v.at(c.seq).prev, uint64(v.linkAt(c.seq).back)
+	if back != 0 && back <= c.seq-v.base {
+		return version{prev, c.seq - back, true}
 	}
-	return version{rec: e.prev}
+	return version{rec: prev}
 }
 
 // versionAt returns the version, tombstones too, that was the newest at rev; c is
@@ -43,28 +43,35 @@ func (v *reader) versionAt(c version, rev uint64) version {
 		return c
 	}
 	if c.inLog {
-		for limit := v.first(rev + 1); ; {
-			e := v.at(c.seq)
-			if j := uint64(e.jump); j > uint64(e.back) && j <= c.seq-v.base && c.seq-j >= limit {
-				c.seq -= j
-				continue
-			}
-			b := uint64(e.back)
-			if b != 0 && b <= c.seq-v.base {
-				if c.seq-b < limit {
-					return version{e.prev, c.seq - b, true}
-				}
-				c.seq -= b
-				continue
-			}
-			c = version{rec: e.prev}
-			break
-		}
-		if c.rec == "" || c.rec.Mod() <= rev {
+		if c = v.searchLog(c.seq, v.first(rev+1)); c.inLog || c.rec == "" || c.rec.Mod() <= rev {
 			return c
 		}
 	}
 	return version{rec: v.keptBefore(c.rec.Key(), rev+1, 0)}
+}
+
+// searchLog returns the newest version of the chain below seq whose entry is before limit,
+// which seq is not; when the log has none, what the oldest entry there replaced. Each step
+// reads one link, the farthest first: most of what it takes is waiting for their memory.
+func (v *reader) searchLog(seq, limit uint64) version {
+	for {
+		k, most := v.linkAt(seq), seq-v.base
+		jump, back, back2 := uint64(k.jump), uint64(k.back), uint64(k.back2)
+		switch {
+		case jump > back && jump <= most && seq-jump >= limit:
+			seq -= jump
+		case back == 0 || back > most:
+			return version{rec: v.at(seq).prev}
+		case seq-back < limit:
+			return version{v.at(seq).prev, seq - back, true}
+		case back2 != 0 && back2 <= most && seq-back2 < limit:
+			return version{v.at(seq - back2).rec, seq - back2, true}
+		case back2 != 0 && back2 <= most:
+			seq -= back2
+		default:
+			seq -= back
+		}
+	}
 }
 
 // recordAt returns the record that a key had at rev, "" for none.

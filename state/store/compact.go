@@ -75,7 +75,7 @@ func (s *Store) protect(list []Protected) {
 func (s *Store) Sweep(budget int) (more bool) {
 	start := s.r.base
 	for ; budget > 0 && s.r.base < s.limit; budget-- {
-		s.sweepEntry(s.r.at(s.r.base))
+		s.sweepEntry(s.r.at(s.r.base), s.r.linkAt(s.r.base).tomb)
 		s.r.base++
 	}
 	if s.r.base != start {
@@ -94,7 +94,7 @@ func (s *Store) Sweep(budget int) (more bool) {
 	return len(s.dirty) > 0
 }
 
-func (s *Store) sweepEntry(e *entry) {
+func (s *Store) sweepEntry(e *entry, tomb bool) {
 	floor, kept := uint64(0), false
 	if len(s.r.protected) > 0 {
 		if floor, kept = keyFloor(s.r.protected, e.rec.Key()); kept {
@@ -107,7 +107,7 @@ func (s *Store) sweepEntry(e *entry) {
 		}
 		return // a protected tombstone heads the chain of what is kept
 	}
-	if e.tomb {
+	if tomb {
 		s.bury(e.rec)
 	}
 }

@@ -16,7 +16,7 @@ func (s *sums) add(e *entry, protected []Protected) {
 	h := e.rec.hash()
 	s.events += h
 	s.bytes += EventBytes
-	if e.tomb {
+	if e.rec.Tombstone() {
 		s.bytes += e.rec.LogicalBytes()
 	} else {
 		s.state += h

@@ -109,7 +109,7 @@ func (l *Loader) place(stage int, r Rec) error {
 		}
 		l.s.keep(prev, r.Mod())
 	}
-	e := entry{rec: r, prev: prev, tomb: r.Tombstone()}
+	e := entry{rec: r, prev: prev}
 	l.s.count(&e)
 	var d sums
 	d.add(&e, l.s.r.protected)

@@ -11,16 +11,27 @@ const (
 type entry struct {
 	rec  Rec
 	prev Rec // what it replaced, tombstones too; "" for none
-	// back is the distance to the entry of prev; 0 when that is not in the log.
-	back uint32
+}
+
+// link leads from an event to earlier ones of its key.
+type link struct {
+	// back is the distance to the entry of prev, back2 to that of the one before; 0 when
+	// that was not in the log.
+	back, back2 uint32
 	// jump is a distance down the same chain, at least back; 0 for none. By it the
 	// chain is a skew-binary list: of n versions one is found in O(log n).
 	jump  uint32
 	level uint8
-	tomb  bool
+	tomb  bool // the event is a tombstone
 }
 
-type segment [segmentEvents]entry
+// segment is a piece of the log. Links lie close together and apart from the records: a
+// search in the past goes from link to link, and each step waits for memory, the longer
+// the farther apart they are.
+type segment struct {
+	entries [segmentEvents]entry
+	links   [segmentEvents]link
+}
 
 // block says for each of its revisions the seq of the first event, less base.
 type block struct {
@@ -43,7 +54,11 @@ type log struct {
 }
 
 func (l *log) at(seq uint64) *entry {
-	return &l.segs[seq>>segmentBits-l.segBase][seq&(segmentEvents-1)]
+	return &l.segs[seq>>segmentBits-l.segBase].entries[seq&(segmentEvents-1)]
+}
+
+func (l *log) linkAt(seq uint64) *link {
+	return &l.segs[seq>>segmentBits-l.segBase].links[seq&(segmentEvents-1)]
 }
 
 // first returns the seq of the first event of a revision: next for one that has not
@@ -84,33 +99,37 @@ func (l *log) begin() {
 	b.first[l.rev&(blockRevs-1)] = uint32(l.next - b.base)
 }
 
-// link fills back, jump and level of the entry that will be at next, whose
-// predecessor in the chain is prev. level says how many versions jump passes:
-// 2^level - 1.
-func (l *log) link(e *entry, prev Rec, tag uint32) {
+// link returns the link of the event that will be at next, whose predecessor in the chain
+// is prev. level says how many versions jump passes: 2^level - 1.
+func (l *log) link(prev Rec, tag uint32) (k link) {
 	at, ok := l.place(prev, tag)
 	if !ok {
-		return
+		return k
 	}
 	d := l.next - at
-	e.back, e.jump, e.level = uint32(d), uint32(d), 1
-	p := l.at(at)
+	k.back, k.jump, k.level = uint32(d), uint32(d), 1
+	p := l.linkAt(at)
+	if far := d + uint64(p.back); p.back != 0 && far < 1<<32 {
+		k.back2 = uint32(far)
+	}
 	if p.level == 0 || uint64(p.jump) > at-l.base {
-		return
+		return k
 	}
-	q := l.at(at - uint64(p.jump))
+	q := l.linkAt(at - uint64(p.jump))
 	if far := d + uint64(p.jump) + uint64(q.jump); q.level == p.level && far < 1<<32 {
-		e.jump, e.level = uint32(far), p.level+1
+		k.jump, k.level = uint32(far), p.level+1
 	}
+	return k
 }
 
-// append stores e at next. A new segment starts when the last one is full.
-func (l *log) append(e entry) (fresh bool) {
+// append stores an event at next. A new segment starts when the last one is full.
+func (l *log) append(e entry, k link) (fresh bool) {
 	i := l.next>>segmentBits - l.segBase
 	if fresh = i == uint64(len(l.segs)); fresh {
 		l.segs = append(l.segs, new(segment))
 	}
-	l.segs[i][l.next&(segmentEvents-1)] = e
+	at := l.next & (segmentEvents - 1)
+	l.segs[i].entries[at], l.segs[i].links[at] = e, k
 	l.next++
 	return fresh
 }

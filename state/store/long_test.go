@@ -124,7 +124,7 @@ func TestHotKeyHistoryIsSearchedFast(t *testing.T) {
 		r, tag := v.tree.get("lock")
 		c, steps := v.head(r, tag), 0
 		for limit := v.first(rev + 1); c.seq >= limit; steps++ {
-			e := v.at(c.seq)
+			e := v.linkAt(c.seq)
 			if j := uint64(e.jump); c.seq-j >= limit {
 				c.seq -= j
 			} else {

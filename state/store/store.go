@@ -85,17 +85,17 @@ func (s *Store) Put(r Rec) (prev Rec) {
 	}
 	s.nextOp++
 	old, tag := s.r.tree.set(r, uint32(s.r.next))
-	e := entry{rec: r, prev: old, tomb: r.Tombstone()}
+	e, k := entry{rec: r, prev: old}, link{}
 	if old != "" {
-		s.r.link(&e, old, tag)
+		k = s.r.link(old, tag)
 	}
-	if e.tomb && !old.live() {
+	if k.tomb = r.Tombstone(); k.tomb && !old.live() {
 		panic(fmt.Sprintf("store: delete of absent key %q at %d.%d", r.Key(), r.Mod(), r.OpIndex()))
 	}
 	before := s.sum
 	s.count(&e)
 	s.sum.add(&e, s.r.protected)
-	if s.r.append(e) {
+	if s.r.append(e, k) {
 		s.marks = append(s.marks, before)
 	}
 	if !old.live() {
@@ -119,7 +119,7 @@ func (s *Store) count(e *entry) {
 		s.keys--
 		s.live -= e.prev.LogicalBytes()
 	}
-	if !e.tomb {
+	if !e.rec.Tombstone() {
 		s.keys++
 		s.live += e.rec.LogicalBytes()
 	}

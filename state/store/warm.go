@@ -65,7 +65,7 @@ func (s *Store) warmRecords(keys []string, at *[WarmMax]kid) (sum uint64) {
 	}
 	for i, r := range recs[:n] {
 		if seq, ok := s.r.place(r, tags[i]); ok {
-			sum += uint64(s.r.at(seq).jump)
+			sum += uint64(s.r.linkAt(seq).jump)
 		}
 	}
 	return sum
