@@ -18,7 +18,7 @@ import (
 var LockWorkloads = []string{"lock", "lock-handover"}
 
 func (s *Suite) lock(ctx context.Context, workload string, n int, endpoints []string) (Measure, error) {
-	cfg := client.Config{Endpoints: endpoints, Name: "bench", Timeout: time.Minute}
+	cfg := s.client(endpoints, time.Minute)
 	if workload == "lock-handover" {
 		return s.handover(ctx, cfg, n)
 	}

@@ -42,7 +42,7 @@ func (s *Suite) inProcess(ctx context.Context, workload string, clients, of int,
 	cmd := exec.CommandContext(ctx, s.Binary, "bench", "--endpoint", strings.Join(endpoints, ","), "--output", "json", "--histogram", "--filled",
 		"--workloads", workload, "--clients", strconv.Itoa(clients), "--connections", strconv.Itoa(max(s.connections(clients*of)/of, 1)),
 		"--warmup", s.Warmup.String(), "--duration", s.Duration.String(), "--rate", fmt.Sprint(s.Rate/float64(of)),
-		"--keys", strconv.Itoa(s.Keys.Count), "--value-bytes", strconv.Itoa(s.Keys.ValueBytes))
+		"--prefer-leader="+strconv.FormatBool(s.PreferLeader), "--keys", strconv.Itoa(s.Keys.Count), "--value-bytes", strconv.Itoa(s.Keys.ValueBytes))
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {

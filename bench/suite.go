@@ -40,6 +40,9 @@ type Suite struct {
 	Connections int
 	// Endpoints of a running cluster; then no node is started.
 	Endpoints []string
+	// PreferLeader has clients be at the leader's node, in workloads other than those of
+	// leases; else they are spread.
+	PreferLeader bool
 	// Log is told what happens.
 	Log func(format string, args ...any)
 }
@@ -114,7 +117,7 @@ func (s *Suite) Run(ctx context.Context, report *Report) error {
 				report.Add(m)
 				continue
 			}
-			target, err := Dial(client.Config{Endpoints: endpoints, Name: "bench", Timeout: 30 * time.Second}, s.connections(clients))
+			target, err := Dial(s.client(endpoints, 30*time.Second), s.connections(clients))
 			if err != nil {
 				return err
 			}
@@ -133,6 +136,15 @@ func (s *Suite) Run(ctx context.Context, report *Report) error {
 		}
 	}
 	return nil
+}
+
+// client is how the load's clients connect.
+func (s *Suite) client(endpoints []string, timeout time.Duration) client.Config {
+	cfg := client.Config{Endpoints: endpoints, Name: "bench", Timeout: timeout}
+	if s.PreferLeader {
+		cfg.Prefer = client.LeaderNode
+	}
+	return cfg
 }
 
 func (s *Suite) connections(clients int) int {

@@ -16,7 +16,7 @@ import (
 
 // watch runs one of the workloads of watches.
 func (s *Suite) watch(ctx context.Context, workload string, n int, endpoints []string, node *Process) (Measure, error) {
-	cfg := client.Config{Endpoints: endpoints, Name: "bench", Timeout: time.Minute}
+	cfg := s.client(endpoints, time.Minute)
 	switch workload {
 	case "watch-idle":
 		return s.idle(ctx, cfg, n, node)

@@ -70,6 +70,16 @@ func (s *concordSystem) Dial(i int) (Conn, error) {
 	return concordConn{c}, err
 }
 
+func (s *concordSystem) Leader(ctx context.Context) (int, error) {
+	c, err := s.Dial(0)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	r, err := c.(concordConn).c.Status(ctx)
+	return int(r.GetLeaderId()) - 1, err
+}
+
 type concordConn struct{ c *client.Client }
 
 func (e concordConn) Close() { _ = e.c.Close() }

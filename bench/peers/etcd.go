@@ -79,6 +79,24 @@ func (s *etcdSystem) Dial(i int) (Conn, error) {
 	return etcdConn{c}, err
 }
 
+func (s *etcdSystem) Leader(ctx context.Context) (int, error) {
+	for i, e := range s.endpoints {
+		c, err := s.Dial(i)
+		if err != nil {
+			return 0, err
+		}
+		r, err := c.(etcdConn).c.Status(ctx, e)
+		c.Close()
+		if err != nil {
+			return 0, err
+		}
+		if r.Leader == r.Header.MemberId {
+			return i, nil
+		}
+	}
+	return 0, errors.New("no member leads")
+}
+
 type etcdConn struct{ c *clientv3.Client }
 
 func (e etcdConn) Close() { _ = e.c.Close() }

@@ -19,7 +19,7 @@ import (
 
 // options are the flags.
 type options struct {
-	concord, bin, dir, out          string
+	concord, bin, dir, out, at      string
 	systems, workloads              []string
 	clients                         []int
 	connections, keys, bytes, nodes int
@@ -39,6 +39,7 @@ func main() {
 	flag.StringVar(&workloads, "workloads", "put,get,get-stale,txn", strings.Join(workloadNames, ", "))
 	flag.StringVar(&clients, "clients", "1,64,256,1000", "clients, each with one operation outstanding; of watch: watchers")
 	flag.IntVar(&o.connections, "connections", bench.ConnectionsMax, "at most so many connections, spread over the members")
+	flag.StringVar(&o.at, "at", "each", "members that the connections are to: each in turn, or the leader")
 	flag.IntVar(&o.keys, "keys", 10_000, "number of keys; of fill and list: how many")
 	flag.IntVar(&o.bytes, "value-bytes", 256, "size of a value")
 	flag.IntVar(&o.nodes, "nodes", 3, "members of each cluster")

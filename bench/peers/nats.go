@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -99,6 +100,28 @@ func (s *natsSystem) Dial(i int) (Conn, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// Leader is the one of the bucket's stream.
+func (s *natsSystem) Leader(ctx context.Context) (int, error) {
+	c, err := s.Dial(0)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	stream, err := c.(*natsConn).js.Stream(ctx, "KV_"+natsBucket)
+	if err != nil {
+		return 0, err
+	}
+	cluster := stream.CachedInfo().Cluster
+	if cluster == nil {
+		return 0, nil // one server
+	}
+	i, err := strconv.Atoi(strings.TrimPrefix(cluster.Leader, "m"))
+	if err != nil {
+		return 0, fmt.Errorf("nats: the leader of the stream is %q", cluster.Leader)
+	}
+	return i, nil
 }
 
 type natsConn struct {

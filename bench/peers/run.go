@@ -70,9 +70,21 @@ func (o *options) run(ctx context.Context) (all []Result, err error) {
 
 // points runs every point on a cluster.
 func (o *options) points(ctx context.Context, s System, add func(bench.Measure)) error {
+	member := func(i int) int { return i }
+	switch o.at {
+	case "each":
+	case "leader":
+		i, err := s.Leader(ctx)
+		if err != nil {
+			return err
+		}
+		member = func(int) int { return i }
+	default:
+		return fmt.Errorf("at: %q is neither each nor leader", o.at)
+	}
 	conns := make([]Conn, o.connections)
 	for i := range conns {
-		c, err := s.Dial(i)
+		c, err := s.Dial(member(i))
 		if err != nil {
 			return err
 		}

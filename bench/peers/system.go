@@ -37,6 +37,8 @@ type System interface {
 	Start(ctx context.Context, dir string, n int) error
 	// Dial connects to member i, modulo the number of members.
 	Dial(i int) (Conn, error)
+	// Leader returns which member leads.
+	Leader(ctx context.Context) (int, error)
 	// Restart kills member 0 and starts it again with its data.
 	Restart(ctx context.Context) error
 	Members() *members

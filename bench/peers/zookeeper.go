@@ -82,6 +82,17 @@ func (s *zkSystem) ready(ctx context.Context) error {
 	return nil
 }
 
+// Leader is the one that says so.
+func (s *zkSystem) Leader(context.Context) (int, error) {
+	stats, _ := zk.FLWSrvr(s.clients, 5*time.Second)
+	for i, st := range stats {
+		if st.Mode == zk.ModeLeader || st.Mode == zk.ModeStandalone {
+			return i, nil
+		}
+	}
+	return 0, errors.New("zookeeper: no member says that it leads")
+}
+
 func (s *zkSystem) Restart(ctx context.Context) error {
 	s.kill(0)
 	if err := s.start(0); err != nil {

@@ -55,6 +55,7 @@ func (a *app) benchCommand() *cobra.Command {
 	f.BoolVar(&s.Histogram, "histogram", false, "histograms of latencies in the JSON, encoded")
 	f.StringVar(&b.cpu, "cpuprofile", "", "CPU profile of the load generator")
 	f.IntVar(&s.Connections, "connections", bench.ConnectionsMax, "at most that many connections")
+	f.BoolVar(&s.PreferLeader, "prefer-leader", false, "clients are at the leader's node, not spread over all")
 	f.DurationVar(&s.Warmup, "warmup", time.Second, "time before counting")
 	f.DurationVar(&s.Duration, "duration", 5*time.Second, "time that counts, for each workload and number of clients")
 	f.Float64Var(&s.Rate, "rate", 0, "operations a second in all (open loop); 0 is a closed loop")
