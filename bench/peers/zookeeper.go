@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,11 +84,25 @@ func (s *zkSystem) ready(ctx context.Context) error {
 	return nil
 }
 
-// Leader is the one that says so.
-func (s *zkSystem) Leader(context.Context) (int, error) {
-	stats, _ := zk.FLWSrvr(s.clients, 5*time.Second)
-	for i, st := range stats {
-		if st.Mode == zk.ModeLeader || st.Mode == zk.ModeStandalone {
+// Leader is the one that says so, when asked by its four-letter word: the client library
+// does not understand the answer of this version.
+func (s *zkSystem) Leader(ctx context.Context) (int, error) {
+	for i, address := range s.clients {
+		c, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return 0, err
+		}
+		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		_, err = c.Write([]byte("srvr"))
+		var answer []byte
+		if err == nil {
+			answer, err = io.ReadAll(c)
+		}
+		c.Close()
+		if err != nil {
+			return 0, err
+		}
+		if strings.Contains(string(answer), "Mode: leader") || strings.Contains(string(answer), "Mode: standalone") {
 			return i, nil
 		}
 	}
