@@ -160,6 +160,12 @@ func (c *core) mayWrite(command *messages.Command) *messages.Error {
 	if err := c.allowed(); err != nil {
 		return err
 	}
+	if c.who.token != "" && !c.who.rights.Admin() && command.GetChangeAuth().GetSetPassword() != nil {
+		// A token ends; a password that was set with one would not. Whoever stole it must
+		// not have more than what is left of it.
+		return messages.NewError(messages.Code_CODE_PERMISSION_DENIED, "a token sets no password: log in with the password, or by a certificate").
+			WithField("change_auth")
+	}
 	return auth.CheckCommand(c.who.rights, command)
 }
 

@@ -86,8 +86,8 @@ func serverOptions(o ServerOptions) []grpc.ServerOption {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveMin, PermitWithoutStream: true}),
 		grpc.ReadBufferSize(bufferBytes),
 		grpc.WriteBufferSize(bufferBytes),
-		grpc.StaticStreamWindowSize(windowBytes),
-		grpc.StaticConnWindowSize(windowBytes),
+		grpc.StaticStreamWindowSize(serverWindowBytes),
+		grpc.StaticConnWindowSize(serverWindowBytes),
 		// A client does not choose the codec.
 		grpc.ForceServerCodecV2(Codec()),
 		experimental.BufferPool(buffers),

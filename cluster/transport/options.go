@@ -35,6 +35,10 @@ const (
 
 	bufferBytes = 32 << 10
 	windowBytes = 1 << 20
+	// serverWindowBytes is what a client may send ahead of what its session reads: the
+	// node holds as much of each that is made to wait. A message that is larger has the
+	// room that it needs once the session waits for it.
+	serverWindowBytes = 256 << 10
 )
 
 // ServerOptions configure ServeGRPC. The zero value works: no TLS, the defaults
