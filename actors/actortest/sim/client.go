@@ -58,8 +58,12 @@ func (w *World) open(name string, endpoints []string) *Client {
 		dialer = w.network.grpcDialer(name)
 	}
 	number := uint64(len(w.clients) + 1)
+	prefer := client.AnyNode
+	if mix(w.opts.Seed, number)%4 == 0 {
+		prefer = client.LeaderNode
+	}
 	made, err := client.New(client.Config{
-		Endpoints: endpoints, Dialer: dialer, Name: name, Clock: &c.clock, SessionTTL: 10 * time.Second,
+		Endpoints: endpoints, Dialer: dialer, Name: name, Clock: &c.clock, SessionTTL: 10 * time.Second, Prefer: prefer,
 		// The same number for whoever draws in one step: which goroutine is first must
 		// not matter.
 		Random: func() uint64 { return mix(w.opts.Seed+number, uint64(w.steps)) },
