@@ -63,7 +63,7 @@ func (f filler) fill(m protoreflect.Message, depth int) {
 				switch of.Get(j).Name() {
 				case "put", "get", "frame", "replies", "forward", "forwarded", "result":
 					fd = of.Get(j)
-				case "write", "query", "txn", "mod_revision", "list":
+				case "write", "query", "txn", "mod_revision", "list", "watch_batch":
 					if f.IntN(2) == 0 {
 						fd = of.Get(j)
 					}

@@ -5,7 +5,16 @@ package messages
 func (x *ServerMessage) read(b []byte) bool {
 	w := wire{rest: b}
 	for w.next() {
-		if w.tag != 2<<3|bytesField || x.Message != nil {
+		if x.Message != nil {
+			return false
+		}
+		if w.tag == 3<<3|bytesField {
+			if !x.readBatch(w.data) {
+				return false
+			}
+			continue
+		}
+		if w.tag != 2<<3|bytesField {
 			return false
 		}
 		r := &Replies{}

@@ -24,6 +24,9 @@ type Client struct {
 	closed  bool
 	move    move
 
+	feed    *pipeline.Feed // of the watches of WatchFunc
+	feeding bool           // its goroutine runs
+
 	wake   chan struct{} // the writer has something to send
 	worker *KeepaliveWorker
 	stop   context.CancelFunc
@@ -38,7 +41,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	c := &Client{cfg: cfg, armedAt: pipeline.Never, wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
+	c := &Client{cfg: cfg, armedAt: pipeline.Never, feed: pipeline.NewFeed(), wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
 	c.worker = newKeepaliveWorker(c, cfg.Clock, cfg.Random)
 	c.pipe = pipeline.New(pipeline.Config{
 		Random: cfg.Random, ClientEpoch: cfg.Random(), SessionTTL: cfg.SessionTTL, SessionLabel: cfg.Name,

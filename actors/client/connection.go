@@ -259,7 +259,9 @@ func (c *Client) read(ctx context.Context, s transport.ClientStream, r *route) e
 		leave := c.pipe.Leave()
 		c.advance(now)
 		sendable := c.pipe.Sendable(now)
+		woken := c.pipe.Woken()
 		c.mu.Unlock()
+		signal(woken)
 		if leave != nil {
 			return leave
 		}

@@ -41,6 +41,8 @@ type Watcher struct {
 	watch   *pipeline.Watch
 	stop    func() bool
 	start   WatchStart
+	done    <-chan struct{} // of the context that bounds the watch
+	dry     bool            // there is nothing to take until Changed says so
 }
 
 // WatchStart says where a watch began.
@@ -100,7 +102,7 @@ func (c *Client) openWatch(ctx context.Context, r *messages.WatchRequest, progre
 		return nil, nil, err
 	}
 	c.kick()
-	w := &Watcher{client: c, who: who, request: r, watch: pw}
+	w := &Watcher{client: c, who: who, request: r, watch: pw, done: ctx.Done()}
 	started, err := w.awaitStart(ctx)
 	w.step("began")
 	if err != nil {
@@ -153,32 +155,44 @@ func (w *Watcher) Start() WatchStart { return w.start }
 
 // Next waits for the next batch. Taking a batch returns the credit of the ones before,
 // so a slow caller slows only this watch. After the end it returns the reason; batches
-// that came before are returned first.
+// that came before are returned first. The events of a batch are shared with other watches
+// of this client: they must not be changed.
 func (w *Watcher) Next(ctx context.Context) (WatchBatch, error) {
 	for {
-		w.client.mu.Lock()
-		b, ok, end := w.client.pipe.Take(w.watch)
-		talks := ok && w.client.pipe.Sendable(w.client.cfg.Clock.Now())
-		w.client.mu.Unlock()
-		if talks {
-			w.client.kick()
+		over := ctx.Err() != nil
+		if !w.dry || over {
+			w.client.mu.Lock()
+			b, ok, end := w.client.pipe.Take(w.watch)
+			w.dry = w.watch.Dry()
+			talks := ok && w.client.pipe.WatchesTalk()
+			w.client.mu.Unlock()
+			if talks {
+				w.client.kick()
+			}
+			switch {
+			case ok:
+				return b, nil
+			case end != nil:
+				return WatchBatch{}, end
+			case over:
+				return WatchBatch{}, contextEnded(ctx) // it has not waited
+			}
 		}
-		switch {
-		case ok:
-			return b, nil
-		case end != nil:
-			return WatchBatch{}, end
-		}
-		if ctx.Err() != nil {
-			return WatchBatch{}, contextEnded(ctx) // it has not waited
-		}
-		select {
-		case <-w.watch.Changed:
+		if done := ctx.Done(); done == nil || done == w.done {
+			// The end of the watch's own context ends the watch, which says so in Changed: one
+			// channel is half the work of two.
+			<-w.watch.Changed
 			w.step("next")
-		case <-ctx.Done():
-			w.step("next")
-			return WatchBatch{}, contextEnded(ctx)
+		} else {
+			select {
+			case <-w.watch.Changed:
+				w.step("next")
+			case <-done:
+				w.step("next")
+				return WatchBatch{}, contextEnded(ctx)
+			}
 		}
+		w.dry = false
 	}
 }
 

@@ -31,13 +31,14 @@ type Watch struct {
 
 	// Started is set once the node has said where the watch begins, for good.
 	Started *messages.WatchStarted
-	// Changed receives a value when Take, Started or End may have changed.
+	// Changed receives a value when Take, Started or End may have changed; for batches, when
+	// the owner puts one into what Woken returned.
 	Changed chan struct{}
 
 	stage    stage
 	after    *messages.Position // resume here; nil before the first batch
 	progress bool               // deliver batches without events
-	out      []Batch
+	out      batches
 	joined   Batch // fragments of a revision that is not complete
 	end      error
 
@@ -47,6 +48,9 @@ type Watch struct {
 
 	slot   int  // in watches.order
 	listed bool // in watches.owing
+	woken  bool // its channel is in watches.woken, or it in feed.ready
+	feed   *Feed
+	handle func(Batch, error)
 }
 
 type stage uint8
@@ -68,7 +72,9 @@ type watches struct {
 	nextID  uint64
 	cancels []uint64
 	pause   pause
-	shown   bool // the node has seen on this connection that what it sends is read
+	shown   bool            // the node has seen on this connection that what it sends is read
+	woken   []chan struct{} // of those that Receive had something for
+	rouse   []*Watch        // whose channels they are
 }
 
 // OpenWatch starts a watch. It lives, over connections, until CloseWatch, an end that
@@ -103,16 +109,14 @@ func (p *Pipeline) CloseWatch(w *Watch, reason error) {
 // Take returns the next batch; false when there is none now. After the last one it
 // returns the reason for which the watch ended.
 func (p *Pipeline) Take(w *Watch) (Batch, bool, error) {
-	if len(w.out) == 0 {
+	b, ok := w.out.pop()
+	if !ok {
 		return Batch{}, false, w.end
 	}
-	b := w.out[0]
-	w.out[0] = Batch{}
-	w.out = w.out[1:]
 	w.heldEvents -= b.events
 	w.heldBytes -= b.bytes
 	p.watches.owe(w, b.events, b.bytes)
-	if w.stage == stageParked && len(w.out) == 0 {
+	if w.stage == stageParked && w.out.len() == 0 {
 		p.watches.set(w, stageWanted)
 	}
 	return b, true, nil
@@ -125,9 +129,31 @@ func (w *Watch) Resume() *messages.Position { return w.after }
 // End returns why the watch ended, nil while it lives.
 func (w *Watch) End() error { return w.end }
 
-func (w *Watch) changed() {
+// Dry tells whether Take has nothing before Changed receives a value.
+func (w *Watch) Dry() bool { return w.out.len() == 0 && w.end == nil }
+
+// WatchesTalk tells whether Take or CloseWatch may have left something to send.
+func (p *Pipeline) WatchesTalk() bool { return p.watches.talks() || p.watches.pending() }
+
+// Woken returns the channels of those for whom Receive had something since it was last
+// called. The owner calls it before it gives the pipeline's lock away, and puts a value into
+// each that has none afterwards: who wakes wants the lock. The slice is good until the next
+// Receive.
+func (p *Pipeline) Woken() []chan struct{} {
+	ws := &p.watches
+	for i, w := range ws.rouse {
+		w.woken = false
+		ws.rouse[i] = nil
+	}
+	woken := ws.woken
+	ws.rouse, ws.woken = ws.rouse[:0], ws.woken[:0]
+	return woken
+}
+
+// Signal puts a value into a channel of Woken, if none is there.
+func Signal(c chan<- struct{}) {
 	select {
-	case w.Changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -143,7 +169,12 @@ func (ws *watches) finish(w *Watch, reason error) {
 	ws.order[w.slot], ws.order[last].slot = ws.order[last], w.slot
 	ws.order[last] = nil
 	ws.order = ws.order[:last]
-	w.changed()
+	if w.feed != nil {
+		w.feed.add(w)
+		Signal(w.feed.Changed)
+		return
+	}
+	Signal(w.Changed)
 }
 
 func (ws *watches) closeAll(reason error) {

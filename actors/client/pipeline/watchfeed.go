@@ -144,7 +144,7 @@ func (ws *watches) onStarted(p *Pipeline, w *Watch, c *Call, now time.Duration) 
 	ws.owe(w, 0, 0) // what was used while the answer was on its way
 	if w.Started == nil {
 		w.Started = c.Reply.GetWatch()
-		w.changed()
+		Signal(w.Changed)
 	}
 }
 
@@ -157,7 +157,7 @@ func (ws *watches) onRefused(p *Pipeline, w *Watch, err error, now time.Duration
 		ws.pause.extend(now, time.Duration(messages.DetailOf(err).GetRetryAfterMs())*time.Millisecond, p.cfg.Random)
 	case code == messages.Code_CODE_SLOW_CONSUMER:
 		ws.set(w, stageParked)
-		if len(w.out) == 0 {
+		if w.out.len() == 0 {
 			ws.set(w, stageWanted)
 		}
 	default:
@@ -221,7 +221,7 @@ func (ws *watches) deliverTo(id uint64, m *messages.WatchBatch, bytes int) {
 			return // all of it was delivered
 		}
 		if j := w.joined.Events; len(j) > 0 && j[0].Revision != m.Events[0].Revision {
-			w.deliver(true, 0, 0) // the rest of that revision was filtered out
+			ws.deliver(w, true, 0, 0) // the rest of that revision was filtered out
 		}
 	}
 	if m.To != nil {
@@ -246,12 +246,12 @@ func (ws *watches) deliverTo(id uint64, m *messages.WatchBatch, bytes int) {
 		return
 	}
 	// Of what was collected only this last part still holds credit.
-	w.deliver(m.Last || events == 0, events, bytes)
+	ws.deliver(w, m.Last || events == 0, events, bytes)
 }
 
 // deliver hands what was collected to the caller. events and bytes are the credit that
 // it holds until the caller takes it.
-func (w *Watch) deliver(last bool, events, bytes int) {
+func (ws *watches) deliver(w *Watch, last bool, events, bytes int) {
 	b := w.joined
 	w.joined = Batch{}
 	if len(b.Events) == 0 && !w.progress {
@@ -260,8 +260,16 @@ func (w *Watch) deliver(last bool, events, bytes int) {
 	b.Last, b.events, b.bytes = last, events, bytes
 	w.heldEvents += events
 	w.heldBytes += bytes
-	w.out = append(w.out, b)
-	w.changed()
+	w.out.push(b)
+	switch {
+	case w.feed != nil:
+		if w.feed.add(w) {
+			ws.woken = append(ws.woken, w.feed.Changed)
+		}
+	case !w.woken:
+		w.woken = true
+		ws.rouse, ws.woken = append(ws.rouse, w), append(ws.woken, w.Changed)
+	}
 }
 
 // before tells whether the event stands after the position.
