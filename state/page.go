@@ -103,7 +103,7 @@ func (v *View) page(q *messages.ListRequest, s *shower, page *Page) *messages.Er
 	}
 	limit, latest := limitOf(q.GetLimit()), rev == v.kv.Revision()
 	var budget answerBudget
-	walk(lo, hi, rev, func(r store.Rec) bool {
+	inGroups(min(limit+1, pageGroup), func(fn func(store.Rec) bool) { walk(lo, hi, rev, fn) }, func(r store.Rec) bool {
 		if !listed(q, r) {
 			return true
 		}
@@ -119,6 +119,35 @@ func (v *View) page(q *messages.ListRequest, s *shower, page *Page) *messages.Er
 		return true
 	})
 	return nil
+}
+
+// pageGroup is how many records are read ahead of what is done with them.
+const pageGroup = 64
+
+// inGroups visits what walk does, n records behind it, until fn returns false. The walk
+// by itself is a short loop, in which the waits for the memory of several records
+// overlap; with the work for each in between they come one after another.
+func inGroups(n int, walk func(func(store.Rec) bool), fn func(store.Rec) bool) {
+	group := make([]store.Rec, 0, n)
+	flush := func() (more bool) {
+		for _, r := range group {
+			if !fn(r) {
+				return false
+			}
+		}
+		group = group[:0]
+		return true
+	}
+	more := true
+	walk(func(r store.Rec) bool {
+		if group = append(group, r); len(group) == n {
+			more = flush()
+		}
+		return more
+	})
+	if more {
+		flush()
+	}
 }
 
 // show adds to a record what is not stored with it. latest says that it is of the latest
