@@ -145,9 +145,10 @@ func (x *Write) read(b []byte, s *operationSlab) bool {
 				return false
 			}
 		case 20<<3 | bytesField:
-			t := &Txn{}
-			x.Op = &Write_Txn{Txn: t}
-			if !nested(t.read(w.data), w.data, t) {
+			t := &writeTxn{}
+			t.op.Txn = &t.of.txn
+			x.Op = &t.op
+			if !nested(t.of.read(w.data), w.data, &t.of.txn) {
 				return false
 			}
 		case 24<<3 | bytesField:
@@ -208,4 +209,9 @@ func (x *GetRequest) read(b []byte) bool {
 		}
 	}
 	return !w.bad
+}
+
+type writeTxn struct {
+	op Write_Txn
+	of usualTxn
 }

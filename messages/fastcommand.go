@@ -71,6 +71,11 @@ type commandPut struct {
 	put Put
 }
 
+type commandTxn struct {
+	op Command_Txn
+	of usualTxn
+}
+
 // read decodes a command; nil if it is not one.
 func (s *commandSlab) read(b []byte) *Command {
 	x := s.commands.take()
@@ -117,9 +122,10 @@ func (x *Command) read(b []byte, s *commandSlab) bool {
 				return false
 			}
 		case 20<<3 | bytesField:
-			t := &Txn{}
-			x.Op = &Command_Txn{Txn: t}
-			if !nested(t.read(w.data), w.data, t) {
+			t := &commandTxn{}
+			t.op.Txn = &t.of.txn
+			x.Op = &t.op
+			if !nested(t.of.read(w.data), w.data, &t.of.txn) {
 				return false
 			}
 		case 24<<3 | bytesField:
