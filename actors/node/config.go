@@ -126,6 +126,7 @@ type Config struct {
 	Version string
 	// Logger gets what the node has to say. Default: nowhere.
 	Logger *slog.Logger
+
 	// Clock is the time. Default: the machine's.
 	Clock Clock
 	// Fail is called once, when an actor that must not fail has failed; it must not
@@ -137,6 +138,8 @@ type Config struct {
 
 	// Seams replace what a simulation must hold in its hand. nil outside of one.
 	Seams *Seams
+
+	connections int // what the listeners of clients take, if not what Sessions says
 }
 
 // Seams are where a simulation takes hold of a node. The zero value of each field
@@ -248,6 +251,9 @@ func (c Config) withDefaults() (Config, error) {
 // clientConnections is what the listener lets in: somewhat more than sessions take, so
 // that one more is told why.
 func (c Config) clientConnections() int {
+	if c.connections > 0 {
+		return c.connections
+	}
 	if c.Sessions.ConnectionsMax <= 0 {
 		return messages.ConnectionsPerNodeDefault + messages.ConnectionsPerNodeDefault/8
 	}

@@ -88,7 +88,7 @@ func (n *Node) openEtcd(listener net.Listener) (err error) {
 	}
 	cfg := n.cfg.Etcd
 	own := n.etcdURL(listener)
-	n.etcd, err = etcd.Serve(listener, etcd.Config{
+	n.etcd, err = etcd.Serve(transport.Bounded(listener, n.cfg.clientConnections()), etcd.Config{
 		Dial:         n.dialForEtcd,
 		Now:          func() time.Duration { return time.Duration(n.cfg.Clock.MonotonicMs()) * time.Millisecond },
 		HashPassword: func(password string) (string, error) { return credential.HashPassword(password, 0) },

@@ -34,6 +34,7 @@ const gatewayInterval = 100 * time.Millisecond
 
 // open starts everything. After an error the caller shuts down what was started.
 func (n *Node) open() error {
+	n.cfg.fitFiles(openFilesMax())
 	cfg := n.cfg
 	n.facts = newFacts(cfg)
 	n.fail = newFailStop(cfg.Logger, cfg.Fail)
@@ -90,7 +91,7 @@ func (n *Node) open() error {
 		})
 	}
 	if adminListener != nil {
-		n.admin = startAdmin(adminListener, n.meter.registry, n.health, cfg.AdminPprof)
+		n.admin = startAdmin(transport.Bounded(adminListener, adminConnectionsMax), n.meter.registry, n.health, cfg.AdminPprof)
 	}
 	n.waits.Go(n.awaitReady)
 	if err := n.openEtcd(etcdListener); err != nil {
