@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 LDFLAGS := -X main.version=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: faults help build run cluster cluster-status cluster-kill cluster-start cluster-pause cluster-continue test race proto proto-check lint vet bench bench-peers-build bench-peers bench-compare fuzz etcd-compat etcd-clients kube ci clean
+.PHONY: faults help build run cluster cluster-status cluster-kill cluster-start cluster-pause cluster-continue test race proto proto-check lint vet bench bench-peers-build bench-peers bench-compare bench-growth fuzz etcd-compat etcd-clients kube ci clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -74,6 +74,12 @@ bench-peers-build: build ## build etcd, NATS and the load program that drives th
 bench-peers: bench-peers-build ## measure Concord, etcd, NATS and ZooKeeper in turn, with ratios; PEERS_FLAGS are further flags
 	$(PEERS)/bin/peers -concord $(BIN)/concord -bin $(PEERS)/bin -dir $(PEERS)/data -json $(PEERS)/peers.json $(PEERS_FLAGS)
 	$(PEERS)/bin/plot -o $(PEERS)/plots $(PEERS)/peers.json
+
+AXES ?= keys values clients nodes watchers leases
+bench-growth: build ## measure how cost grows along AXES, one at a time, and draw it (15 minutes)
+	mkdir -p $(PEERS)/bin
+	cd bench/peers && $(GO) build -trimpath -o $(CURDIR)/$(PEERS)/bin/plot ./plot
+	AXES="$(AXES)" bench/growth.sh $(BIN)/concord $(PEERS)/bin/plot build/growth
 
 BASE ?= HEAD~1
 COMPARE ?= --workloads put,get --clients 1,64,1000 --duration 3s

@@ -51,19 +51,23 @@ func (l Load) Validate() error {
 
 // Measure is what a run of a workload gave.
 type Measure struct {
-	Workload  string        `json:"workload"`
-	Clients   int           `json:"clients"`
-	Rate      float64       `json:"target_rate,omitempty"`
-	Elapsed   time.Duration `json:"elapsed_ns"`
-	Done      int64         `json:"operations"`
-	Failed    int64         `json:"failed"`
-	PerSecond float64       `json:"per_second"`
-	MeanUs    float64       `json:"mean_us"`
-	P50Us     int64         `json:"p50_us"`
-	P90Us     int64         `json:"p90_us"`
-	P99Us     int64         `json:"p99_us"`
-	P999Us    int64         `json:"p999_us"`
-	MaxUs     int64         `json:"max_us"`
+	Workload string `json:"workload"`
+	Clients  int    `json:"clients"`
+	// Nodes, Keys and ValueBytes are of the point at which it was measured.
+	Nodes      int           `json:"nodes,omitempty"`
+	Keys       int           `json:"keys,omitempty"`
+	ValueBytes int           `json:"value_bytes,omitempty"`
+	Rate       float64       `json:"target_rate,omitempty"`
+	Elapsed    time.Duration `json:"elapsed_ns"`
+	Done       int64         `json:"operations"`
+	Failed     int64         `json:"failed"`
+	PerSecond  float64       `json:"per_second"`
+	MeanUs     float64       `json:"mean_us"`
+	P50Us      int64         `json:"p50_us"`
+	P90Us      int64         `json:"p90_us"`
+	P99Us      int64         `json:"p99_us"`
+	P999Us     int64         `json:"p999_us"`
+	MaxUs      int64         `json:"max_us"`
 	// NodeCPUUs is the node's CPU time for each operation, NodeRSSBytes its memory at
 	// the end, where the node is a process that the benchmark started.
 	NodeCPUUs    float64 `json:"node_cpu_us_per_op,omitempty"`

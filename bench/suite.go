@@ -106,7 +106,7 @@ func (s *Suite) Run(ctx context.Context, report *Report) error {
 			if m, ok, err := s.leaseOrLock(ctx, w, clients, endpoints); err != nil {
 				return err
 			} else if ok {
-				report.Add(m)
+				s.add(report, m)
 				continue
 			}
 			if strings.HasPrefix(w, "watch") {
@@ -114,7 +114,7 @@ func (s *Suite) Run(ctx context.Context, report *Report) error {
 				if err != nil {
 					return err
 				}
-				report.Add(m)
+				s.add(report, m)
 				continue
 			}
 			target, err := Dial(s.client(endpoints, 30*time.Second), s.connections(clients))
@@ -136,6 +136,18 @@ func (s *Suite) Run(ctx context.Context, report *Report) error {
 		}
 	}
 	return nil
+}
+
+// add adds a measure with the point that it belongs to.
+func (s *Suite) add(report *Report, m Measure) {
+	m.Nodes, m.Keys, m.ValueBytes = max(s.Nodes, 1), s.Keys.Count, s.Keys.ValueBytes
+	switch {
+	case len(s.Endpoints) > 0:
+		m.Nodes = 0 // nobody has said how many they are
+	case s.Nodes == 0 && strings.HasPrefix(m.Workload, "lease-"):
+		m.Nodes = leaseNodes
+	}
+	report.Add(m)
 }
 
 // client is how the load's clients connect.
@@ -211,6 +223,6 @@ func (s *Suite) measure(ctx context.Context, report *Report, workload string, cl
 		m.NodeCPUUs = share * float64((after.CPU - before.CPU).Microseconds()) / float64(m.Done)
 		m.NodeRSSBytes, m.NodeDiskBytes = after.RSSBytes, after.DiskBytes
 	}
-	report.Add(m)
+	s.add(report, m)
 	return nil
 }
