@@ -139,21 +139,10 @@ func (e concordConn) Load(ctx context.Context, keys []string, value []byte) erro
 }
 
 func (e concordConn) Watch(ctx context.Context, prefix string, event func([]byte)) error {
-	w, err := e.c.Watch(ctx, client.PrefixSelector(prefix), client.WatchOptions{})
-	if err != nil {
-		return err
-	}
-	go func() {
-		defer w.Close()
-		for {
-			b, err := w.Next(ctx)
-			if err != nil {
-				return
-			}
-			for _, ev := range b.Events {
-				event(ev.GetRecord().GetValue())
-			}
+	_, err := e.c.WatchFunc(ctx, client.PrefixSelector(prefix), client.WatchOptions{}, func(b client.WatchBatch, _ error) {
+		for _, ev := range b.Events {
+			event(ev.GetRecord().GetValue())
 		}
-	}()
-	return nil
+	})
+	return err
 }
