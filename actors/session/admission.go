@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/messages"
 )
 
@@ -28,6 +29,7 @@ type admission struct {
 	clients  map[string]*client
 	churning map[*client]struct{} // those whose account is not full
 	heavy    *turnstile
+	refusals transport.Refusals
 	behind   atomic.Int64 // clients that something waits for
 }
 

@@ -163,7 +163,7 @@ func (c *core) onHello(h *messages.ClientHello) {
 		refusal = messages.ValidateCredentials(h.Credentials)
 	}
 	if refusal != nil {
-		c.close(refusal.Detail)
+		c.turnAway(refusal)
 		return
 	}
 	if h.Credentials != nil {
@@ -174,6 +174,14 @@ func (c *core) onHello(h *messages.ClientHello) {
 	c.greet(h, c.who.refused)
 }
 
+// turnAway ends the connection before it began.
+func (c *core) turnAway(refusal *messages.Error) {
+	if code := refusal.Code(); code != messages.Code_CODE_NOT_READY {
+		c.admission.refusals.Add(c.cfg.Logger, clientOf(c), messages.CodeName(code))
+	}
+	c.close(refusal.Detail)
+}
+
 // greet opens the connection, or says why the client is nobody here.
 func (c *core) greet(h *messages.ClientHello, refusal *messages.Error) {
 	f := c.refreshFacts()
@@ -181,7 +189,7 @@ func (c *core) greet(h *messages.ClientHello, refusal *messages.Error) {
 		refusal = c.admission.share(c)
 	}
 	if refusal != nil {
-		c.close(refusal.Detail)
+		c.turnAway(refusal)
 		return
 	}
 	c.phase, c.epoch, c.told = open, h.ClientEpoch, f.Endpoints

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,8 @@ type limitListener struct {
 	net.Listener
 	connectionsMax, perHostMax int
 	idle                       time.Duration
+	logger                     *slog.Logger
+	refusals                   Refusals
 	counters                   *serverCounters
 
 	ready  chan accepted
@@ -33,6 +36,7 @@ func newLimitListener(l net.Listener, o ServerOptions, c *serverCounters) *limit
 		connectionsMax: o.ConnectionsMax,
 		perHostMax:     o.ConnectionsPerHostMax,
 		idle:           o.HandshakeTimeout,
+		logger:         o.Logger,
 		counters:       c,
 		open:           make(map[*conn]struct{}),
 		byHost:         make(map[string]int),
@@ -165,6 +169,12 @@ func (c *conn) cut() {
 	c.mu.Unlock()
 	if idle {
 		c.listener.counters.connectionsIdle.Add(1)
+		c.mu.Lock()
+		used := c.used
+		c.mu.Unlock()
+		if !used {
+			c.listener.refusals.Add(c.listener.logger, c.host, "it opened no stream")
+		}
 		_ = c.Close()
 	}
 }
@@ -193,9 +203,13 @@ func hostOf(a net.Addr) string {
 	if a == nil {
 		return ""
 	}
-	host, _, err := net.SplitHostPort(a.String())
+	return hostOfAddress(a.String())
+}
+
+func hostOfAddress(address string) string {
+	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return a.String()
+		return address
 	}
 	return host
 }

@@ -228,6 +228,7 @@ func (s *GRPCServer) connect(ss grpc.ServerStream) error {
 
 func (s *GRPCServer) helloTimeout(st *serverStream) {
 	s.counters.helloTimeouts.Add(1)
+	s.listener.refusals.Add(s.opts.Logger, hostOfAddress(st.peer.Address), "no first message in time")
 	st.Close(messages.NewError(messages.Code_CODE_TIMEOUT, "no first message in time").Detail)
 }
 

@@ -129,6 +129,7 @@ func (l *limitListener) run() {
 		t := l.admit(c)
 		if t == nil {
 			l.counters.connectionsRefused.Add(1)
+			l.refusals.Add(l.logger, hostOf(c.RemoteAddr()), "too many connections")
 			_ = c.Close()
 			continue
 		}
