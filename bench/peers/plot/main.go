@@ -166,13 +166,13 @@ func decode(text []byte) (list []measure, err error) {
 func draws(of []measure, title string, right axis, line func(measure) string, label string, value func(measure) float64) (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, right.label, label
-	p.Y.Min = 0
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Add(plotter.NewGrid())
 	points := map[string]map[int][]float64{}
 	var names []string
-	least, most := of[0], of[0]
+	least, most, top := of[0], of[0], 0.0
 	for _, m := range of {
+		top = max(top, value(m))
 		name, x := line(m), right.of(m)
 		if points[name] == nil {
 			points[name] = map[int][]float64{}
@@ -199,5 +199,7 @@ func draws(of []measure, title string, right axis, line func(measure) string, la
 		slices.SortFunc(xy, func(a, b plotter.XY) int { return int(a.X - b.X) })
 		drawn = append(drawn, name, xy)
 	}
-	return p, plotutil.AddLinePoints(p, drawn...)
+	err := plotutil.AddLinePoints(p, drawn...)
+	p.Y.Min, p.Y.Max = 0, top*(1+0.08*float64(1+len(names))) // room for the legend
+	return p, err
 }
