@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/concord-kv/concord/cluster/peers"
 	"github.com/concord-kv/concord/consensus"
 )
 
@@ -48,6 +49,7 @@ func startAdmin(lis net.Listener, registry *prometheus.Registry, healthz func() 
 		metrics.ServeHTTP(w, r)
 		// The log's own, of all nodes of this process: they live outside any registry.
 		consensus.WriteMetrics(w)
+		peers.WriteMetrics(w)
 	})
 	if withPprof {
 		addPprof(mux)

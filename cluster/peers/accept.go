@@ -57,7 +57,7 @@ func (m *Mesh) acceptStream(ctx context.Context, ss Stream) error {
 		return err
 	}
 	if e := m.refuse(h); e != nil {
-		m.cfg.Logger.Error("a node was refused", "replica", h.GetFrom().GetReplicaId(), "error", e)
+		m.refusals.add(m.cfg.Logger, h.GetFrom().GetReplicaId(), e)
 		return ss.SendMsg(goodbye(e))
 	}
 	if err := ss.SendMsg(m.hello(h.GetFrom().GetReplicaId())); err != nil {

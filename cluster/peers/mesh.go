@@ -54,6 +54,8 @@ type Config struct {
 
 // Mesh is a node's links to the others. Make it with Start, end it with Close.
 type Mesh struct {
+	refusals refusals
+
 	cfg    Config
 	server *grpc.Server // nil without a listener
 	ctx    context.Context
