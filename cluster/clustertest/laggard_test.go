@@ -27,7 +27,16 @@ func TestLargeLaggard(t *testing.T) {
 		t.Skip("the long form of TestLaggardGetsASnapshot: -laggard.mib=1024")
 	}
 	ctx := Deadline(t, 20*time.Minute)
-	c := NewCluster(t, ClusterOptions{Nodes: 3, Flags: []string{"--bootstrap", "quota_bytes=34359738368", "--bootstrap", "retention_revisions=5000"}})
+	c := preparedCluster(t, ClusterOptions{Nodes: 3, Flags: []string{"--bootstrap", "quota_bytes=34359738368", "--bootstrap", "retention_revisions=5000"}})
+	admin := map[*Member]string{}
+	for _, x := range c.Members() {
+		if *profilesDir != "" {
+			admin[x] = FreePort(t)
+			x.args = append(x.args, "--admin", admin[x], "--pprof")
+		}
+		x.Start()
+	}
+	c.WaitServing()
 	s := c.Client()
 	m := c.Followers()[0]
 	m.Kill()
@@ -44,20 +53,33 @@ func TestLargeLaggard(t *testing.T) {
 	t.Logf("%d MiB written and saved in %v", *laggardMiB, time.Since(began).Round(time.Second))
 
 	load := startPace(ctx, c, *laggardRate)
-	pause(ctx, 3*time.Second)
+	settleMemory(ctx, leader)
 	load.window()
+	var other *Member
+	for _, x := range c.Members() {
+		if x != m && x != leader {
+			other = x
+		}
+	}
+	steps := startTimeline(t, load, []string{"leader", "follower", "laggard"}, []*Node{leader.Node, other.Node, m.Node})
 	window := 20 * time.Second
 	alone, before := watchMemory(leader, func() { pause(ctx, window) })
 	quiet := load.window()
 	after, during := watchMemory(leader, func() {
 		m.Start()
 		began = time.Now()
+		if *profilesDir != "" {
+			go fetchProfiles(t, admin[leader], "leader", 10)
+			pause(ctx, 500*time.Millisecond)
+			go fetchProfiles(t, admin[m], "laggard", 10)
+		}
 		if _, err := m.Client().Revision(ctx); err != nil {
 			t.Errorf("it does not catch up: %v", err)
 		}
 	})
 	caught := time.Since(began)
 	busy := load.window()
+	steps.stop()
 	load.stop()
 	t.Logf("it serves %v after its start, %d MiB resident", caught.Round(10*time.Millisecond), m.memory("VmRSS")>>20)
 	t.Logf("without it:          %v", quiet)
@@ -116,6 +138,18 @@ func watchMemory(m *Member, f func()) (least, most int64) {
 	}
 }
 
+// settleMemory waits until a process under load has been as large as it gets: the heap
+// grows until the collector's goal, whatever goes on, and what comes after is to be told
+// from that. A minute is enough.
+func settleMemory(ctx context.Context, m *Member) {
+	most, at := int64(0), time.Now()
+	for began := at; time.Since(began) < time.Minute && time.Since(at) < 15*time.Second; pause(ctx, 200*time.Millisecond) {
+		if r := m.memory("VmRSS"); r > most+most/200 {
+			most, at = r, time.Now()
+		}
+	}
+}
+
 // pace is puts at a fixed rate, whatever they take.
 type pace struct {
 	cancel context.CancelFunc
@@ -123,6 +157,7 @@ type pace struct {
 
 	mu     sync.Mutex
 	took   []time.Duration
+	seen   int // of took, by since
 	failed error
 }
 
@@ -184,8 +219,21 @@ func (p paced) String() string {
 func (p *pace) window() paced {
 	p.mu.Lock()
 	took := p.took
-	p.took = nil
+	p.took, p.seen = nil, 0
 	p.mu.Unlock()
+	return pacedOf(took)
+}
+
+// since returns what was seen since it was last asked, in this window.
+func (p *pace) since() paced {
+	p.mu.Lock()
+	took := slices.Clone(p.took[p.seen:])
+	p.seen = len(p.took)
+	p.mu.Unlock()
+	return pacedOf(took)
+}
+
+func pacedOf(took []time.Duration) paced {
 	if len(took) == 0 {
 		return paced{}
 	}
