@@ -47,7 +47,7 @@ func OpenDragonboat(cfg DragonboatConfig, applier Applier, listener Listener) (l
 	if err != nil {
 		return nil, explainOpen(cfg, err)
 	}
-	host, err := openHost(cfg, transports{cfg, l.guard, certs}, l.listenerFor(listener))
+	host, err := openHost(cfg, transports{cfg: cfg, guard: l.guard, certs: certs, made: func(t *transport) { l.transport = t }}, l.listenerFor(listener))
 	if err != nil {
 		return nil, explainOpen(cfg, err)
 	}
@@ -91,6 +91,12 @@ func (l *replicaLog) startReplica() (err error) {
 			return fmt.Errorf("the log is of replica %d of group %d", node.ReplicaID, node.ShardID)
 		}
 	}
+	fresh := len(l.host.GetNodeHostInfo(dragonboat.DefaultNodeHostInfoOption).LogInfo) == 0
+	known, err := openIncarnations(l.cfg, fresh)
+	if err != nil {
+		return err
+	}
+	l.guard.incarnations.Store(known)
 	create := func(_, _ uint64) statemachine.IConcurrentStateMachine { return l.machine }
 	return l.host.StartConcurrentReplica(l.cfg.InitialMembers, l.cfg.Join, create, l.cfg.replica())
 }

@@ -22,7 +22,9 @@ type replicaLog struct {
 	machine *machine
 	flight  *flight
 	guard   *guard
-	unlock  func()
+	// transport is made while the host is opened, before anything that uses it starts.
+	transport *transport
+	unlock    func()
 
 	frames sync.Pool // of *[]byte
 
@@ -66,6 +68,7 @@ func (l *replicaLog) start() {
 	l.work(l.becomeReady)
 	l.work(l.takeSnapshots)
 	l.work(l.watchClaims)
+	l.work(l.meetMembers)
 }
 
 // work runs f on a goroutine that Close waits for. False after Close.

@@ -23,15 +23,20 @@ type transports struct {
 	cfg   DragonboatConfig
 	guard *guard
 	certs *raftCerts // nil without TLS
+	made  func(*transport)
 }
 
 // Create implements config.TransportFactory.
 func (f transports) Create(host config.NodeHostConfig, batches raftio.MessageHandler, chunks raftio.ChunkHandler) raftio.ITransport {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &transport{
+	t := &transport{
 		transports: f, listen: host.GetListenAddress(), deployment: host.GetDeploymentID(),
 		batches: batches, chunks: chunks, ctx: ctx, cancel: cancel, conns: map[net.Conn]bool{},
 	}
+	if f.made != nil {
+		f.made(t)
+	}
+	return t
 }
 
 // Validate implements config.TransportFactory.
@@ -165,16 +170,37 @@ func (t *transport) dial(ctx context.Context, target string, kind byte) (net.Con
 }
 
 func (t *transport) greet(conn net.Conn, in *frameReader, target string, kind byte) error {
-	g := greeting{Deployment: t.deployment, Replica: t.cfg.ReplicaID, Address: t.cfg.RaftAddress}
-	if err := writeSmall(conn, kind, g.encode()); err != nil {
+	if err := writeSmall(conn, kind, t.self().encode()); err != nil {
 		return err
 	}
-	why, err := readAnswer(in)
-	if err == nil && why != "" {
-		t.guard.sayOnce(fmt.Sprintf("%s does not take this replica's messages: %s", target, why))
-		err = errors.New(why)
+	why, other, err := readAnswer(in)
+	if err != nil {
+		return err
 	}
-	return err
+	switch {
+	case why == notMetYet:
+	case why != "":
+		t.guard.sayOnce(fmt.Sprintf("%s does not take this replica's messages: %s", target, why))
+	case t.guard.isAt(other.Replica, target):
+		// One that lost its files must not be told what the old one has said to hold:
+		// Raft panics at that.
+		if why = t.guard.another(other); why != "" {
+			t.guard.refuse(why)
+		}
+	}
+	if why != "" {
+		return errors.New(why)
+	}
+	return nil
+}
+
+// self is what this replica says of itself.
+func (t *transport) self() greeting {
+	g := greeting{Deployment: t.deployment, Replica: t.cfg.ReplicaID, Address: t.cfg.RaftAddress}
+	if x := t.guard.incarnations.Load(); x != nil {
+		g.Incarnation = x.self
+	}
+	return g
 }
 
 // GetConnection implements raftio.ITransport.

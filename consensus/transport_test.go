@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +35,18 @@ func (l *lines) has(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Contains(l.all.String(), text)
+}
+
+// hasLine tells whether one line has all of the texts.
+func (l *lines) hasLine(texts ...string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.all.String()) {
+		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+			return true
+		}
+	}
+	return false
 }
 
 func until(t *testing.T, what string, cond func() bool) {
@@ -143,7 +156,7 @@ func TestCertificatesAreFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.every = 0
-		f := transports{cfg, newGuard(cfg), c}
+		f := transports{cfg: cfg, guard: newGuard(cfg), certs: c}
 		f.guard.open.Store(true)
 		tr := f.Create(config.NodeHostConfig{RaftAddress: members[id]},
 			func(b raftpb.MessageBatch) { received <- b }, func(raftpb.Chunk) bool { return false }).(*transport)
@@ -172,7 +185,7 @@ func TestCertificatesAreFollowed(t *testing.T) {
 	old := &raftCerts{pair: pair, pool: pool, every: time.Hour, looked: time.Now(), logger: one.cfg.Logger} // looks at no files
 	replace("second")
 	talk()
-	late := &transport{transports: transports{one.cfg, one.guard, old}, ctx: context.Background()}
+	late := &transport{transports: transports{cfg: one.cfg, guard: one.guard, certs: old}, ctx: context.Background()}
 	if _, err := late.GetConnection(t.Context(), members[2]); err == nil {
 		t.Error("a certificate of the authority that was replaced still opens connections")
 	}

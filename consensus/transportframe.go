@@ -19,10 +19,12 @@ const (
 	frameHeaderBytes = 16
 
 	frameHello   = 1 // who dials: the first frame of a connection
-	frameAnswer  = 2 // empty: go on; else why not, after which the connection is closed
+	frameAnswer  = 2 // of a chunk: empty, it was taken; else, and of a greeting, why not, after which the connection is closed
 	frameBatch   = 3
 	frameSnap    = 4 // hello of a connection for the chunks of one snapshot
 	frameChunk   = 5
+	frameMeet    = 6         // hello of a connection that ends with the answer
+	frameSelf    = 7         // the other answer to a greeting: go on, and who the replica is that was dialled
 	greetingMax  = 4 << 10   // payload of the frames of a greeting
 	batchMax     = 160 << 20 // dragonboat's batches hold 64 MiB, and at most one message more
 	chunkMax     = 8 << 20   // its chunks hold 2 MiB and what describes them

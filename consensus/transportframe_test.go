@@ -93,7 +93,7 @@ func heardBy(c net.Conn) (batches []raftpb.MessageBatch, chunks []raftpb.Chunk) 
 }
 
 func hello(kind byte, id uint64, address string) []byte {
-	return frameOf(kind, []byte(greeting{7, id, address}.encode()))
+	return frameOf(kind, []byte(greeting{Deployment: 7, Replica: id, Address: address}.encode()))
 }
 
 func batchOf(t testing.TB, address string, m ...raftpb.Message) []byte {

@@ -29,6 +29,9 @@ type guard struct {
 	logger *slog.Logger
 	open   atomic.Bool   // the replica has started
 	ask    chan struct{} // holds one token when claims wait for a look at the membership
+	// incarnations are there before the replica starts, and so before it greets or is
+	// open; until then, and in some tests, nobody is asked for his.
+	incarnations atomic.Pointer[incarnations]
 
 	mu     sync.RWMutex
 	at     map[uint64]string
@@ -97,6 +100,32 @@ func (g *guard) allows(id uint64, address string) (ok bool, why string) {
 	default:
 	}
 	return false, ""
+}
+
+// isAt tells whether a replica is known to be at an address.
+func (g *guard) isAt(id uint64, address string) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return address != "" && g.at[id] == address
+}
+
+// another returns why the replica that greets is not the one that is known by its id.
+func (g *guard) another(x greeting) string {
+	known := g.incarnations.Load()
+	if known == nil || x.Incarnation == 0 {
+		return ""
+	}
+	why, err := known.check(x.Replica, x.Incarnation)
+	if err != nil {
+		return fmt.Sprintf("replica %d is not heard: who it is cannot be written down: %v", x.Replica, err)
+	}
+	return why
+}
+
+// knows tells whether that incarnation of a replica is written down.
+func (g *guard) knows(x greeting) bool {
+	known := g.incarnations.Load()
+	return known != nil && known.has(x.Replica, x.Incarnation)
 }
 
 // refuse counts, and says why once.

@@ -12,20 +12,21 @@ import (
 
 // greeting says who dials.
 type greeting struct {
-	Deployment, Replica uint64
-	Address             string
+	Deployment, Replica, Incarnation uint64
+	Address                          string
 }
 
 func (g greeting) encode() string {
 	b := binary.BigEndian.AppendUint64(nil, g.Deployment)
-	return string(binary.BigEndian.AppendUint64(b, g.Replica)) + g.Address
+	b = binary.BigEndian.AppendUint64(b, g.Replica)
+	return string(binary.BigEndian.AppendUint64(b, g.Incarnation)) + g.Address
 }
 
 func decodeGreeting(b []byte) (greeting, error) {
-	if len(b) < 16 {
+	if len(b) < 24 {
 		return greeting{}, errNotAFrame
 	}
-	return greeting{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), string(b[16:])}, nil
+	return greeting{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:]), string(b[24:])}, nil
 }
 
 // only returns limits that allow these kinds with payloads of at most n bytes.
@@ -40,10 +41,14 @@ func only(n int, kinds ...byte) func(byte) int {
 	}
 }
 
-// readAnswer returns what the other side has against us; nothing if it is empty.
-func readAnswer(in *frameReader) (string, error) {
-	_, b, err := in.next(greetMax, only(greetingMax, frameAnswer))
-	return string(b), err
+// readAnswer returns what the other side of a greeting has against us, or who it is.
+func readAnswer(in *frameReader) (why string, self greeting, err error) {
+	kind, b, err := in.next(greetMax, only(greetingMax, frameAnswer, frameSelf))
+	if err != nil || kind == frameAnswer {
+		return string(b), greeting{}, err
+	}
+	self, err = decodeGreeting(b)
+	return "", self, err
 }
 
 type marshaler interface{ MarshalTo([]byte) (int, error) }
@@ -106,7 +111,7 @@ func decode(m interface{ Unmarshal([]byte) error }, b []byte) (err error) {
 // serve reads a connection until it ends. Nothing that arrives may make it panic.
 func (t *transport) serve(conn net.Conn) {
 	in := newFrameReader(conn, 64<<10)
-	kind, b, err := in.next(greetMax, only(greetingMax, frameHello, frameSnap))
+	kind, b, err := in.next(greetMax, only(greetingMax, frameHello, frameSnap, frameMeet))
 	if err != nil {
 		return
 	}
@@ -114,8 +119,18 @@ func (t *transport) serve(conn net.Conn) {
 	if err != nil {
 		return
 	}
+	if t.guard.incarnations.Load() == nil && !t.guard.open.Load() {
+		return // it does not know yet who it is
+	}
 	why := t.refusal(g)
-	if err := writeSmall(conn, frameAnswer, why); err != nil || why != "" {
+	if kind == frameMeet && why == "" && !t.guard.knows(g) {
+		why = notMetYet
+	}
+	if why != "" {
+		_ = writeSmall(conn, frameAnswer, why)
+		return
+	}
+	if err := writeSmall(conn, frameSelf, t.self().encode()); err != nil || kind == frameMeet {
 		return
 	}
 	if kind == frameSnap {
@@ -135,7 +150,10 @@ func (t *transport) refusal(g greeting) string {
 		t.guard.refuse(why)
 		return why
 	}
-	_, why := t.guard.allows(g.Replica, g.Address)
+	ok, why := t.guard.allows(g.Replica, g.Address)
+	if ok {
+		why = t.guard.another(g)
+	}
 	if why != "" {
 		t.guard.refuse(why)
 	}
@@ -145,6 +163,7 @@ func (t *transport) refusal(g greeting) string {
 // serveBatches gives batches to dragonboat. It ends when the sender is not, or is no
 // longer, who it says: its next greeting gets the reason.
 func (t *transport) serveBatches(in *frameReader, g greeting) error {
+	known := false
 	for {
 		_, b, err := in.next(idleMax, only(batchMax, frameBatch))
 		if err != nil {
@@ -155,6 +174,11 @@ func (t *transport) serveBatches(in *frameReader, g greeting) error {
 			return err
 		}
 		ok, why := t.guard.batch(&batch, g.Address)
+		if ok && !known {
+			// Its greeting may have come before it was known where the replica is.
+			why = t.guard.another(g)
+			known = true
+		}
 		if why != "" {
 			t.guard.refuse(why)
 			return nil
@@ -178,6 +202,9 @@ func (t *transport) serveChunks(conn net.Conn, in *frameReader, g greeting) erro
 			return err
 		}
 		ok, why := t.guard.allows(c.From, g.Address)
+		if ok && c.ChunkId == 0 {
+			why = t.guard.another(g)
+		}
 		switch {
 		case why != "":
 		case !ok || !t.guard.open.Load():
