@@ -32,12 +32,12 @@ test: ## every test
 
 # Every fault of the field on clusters of processes, and how often each was there. Some
 # need root. FAULTS_ROUNDS are rounds on three nodes; five nodes have each fault once.
-FAULTS_ROUNDS ?= 48
+FAULTS_ROUNDS ?= 54
 faults: ## clusters of three and five nodes under every fault, 100 rounds, with counts (half an hour)
 	@mkdir -p build && rm -f build/faults.txt
 	set -o pipefail; { \
 	$(GO) test ./cluster/clustertest -count=1 -v -timeout 60m -run '^TestFaults$$' -cluster.rounds=$(FAULTS_ROUNDS) && \
-	$(GO) test ./cluster/clustertest -count=1 -v -timeout 60m -run '^TestFaults$$' -cluster.rounds=16 -cluster.nodes=5 && \
+	$(GO) test ./cluster/clustertest -count=1 -v -timeout 60m -run '^TestFaults$$' -cluster.rounds=18 -cluster.nodes=5 && \
 	$(GO) test ./cluster/clustertest -count=1 -v -timeout 60m -run '^(TestCablesArePulled|TestStalledDisk)$$' && \
 	$(GO) test ./cluster/clustertest -count=3 -v -timeout 60m -run '^(TestFullDisk|TestDamagedLog)$$'; } | tee build/faults.txt
 	@sed -nE 's/.*fault: ([a-z-]+).*/\1/p' build/faults.txt | sort | uniq -c

@@ -13,7 +13,9 @@ type Fault struct {
 	Name string
 	// Network faults need a cluster with a Network.
 	Network bool
-	Do      func(c *Cluster, w *Workload, r *rand.Rand)
+	// Long is left to the long form: a test of its own has it in the short one.
+	Long bool
+	Do   func(c *Cluster, w *Workload, r *rand.Rand)
 }
 
 // writesMeanwhile must be acknowledged while a minority is away: the rest serves.

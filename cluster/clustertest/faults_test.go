@@ -3,11 +3,14 @@ package clustertest
 import (
 	"flag"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
 
 var (
+	clusterFaults = flag.String("cluster.faults", "", "names of the faults that happen, with commas; none: all")
 	clusterRounds = flag.Int("cluster.rounds", 0, "rounds of faults; 0: each fault once")
 	clusterSeed   = flag.Uint64("cluster.seed", 0, "seed of the order of faults and of the load; 0: by the clock")
 	clusterNodes  = flag.Int("cluster.nodes", 3, "nodes of the cluster that faults happen to")
@@ -26,14 +29,15 @@ func TestFaults(t *testing.T) {
 	if rounds > 0 {
 		PauseMax = 30 * time.Second
 	}
-	t.Logf("replay: go test ./cluster/clustertest -run TestFaults -cluster.rounds=%d -cluster.seed=%d -cluster.nodes=%d", rounds, seed, *clusterNodes)
+	t.Logf("replay: go test ./cluster/clustertest -run TestFaults -cluster.rounds=%d -cluster.seed=%d -cluster.nodes=%d -cluster.faults=%s", rounds, seed, *clusterNodes, *clusterFaults)
 	r := rand.New(rand.NewPCG(seed, 1))
-	order := r.Perm(len(Faults))
+	faults := chosenFaults(rounds > 0)
+	order := r.Perm(len(faults))
 	if testing.Short() {
-		order = order[:4]
+		order = order[:min(4, len(order))]
 	}
 	for rounds > len(order) {
-		order = append(order, r.Perm(len(Faults))...)
+		order = append(order, r.Perm(len(faults))...)
 	}
 	if rounds > 0 {
 		order = order[:rounds]
@@ -46,7 +50,7 @@ func TestFaults(t *testing.T) {
 	w.WaitWrites(100)
 	var trouble time.Duration
 	for i, f := range order {
-		fault := Faults[f]
+		fault := faults[f]
 		began := time.Now()
 		fault.Do(c, w, r)
 		w.WaitWrites(100)
@@ -71,4 +75,15 @@ func TestFaults(t *testing.T) {
 			k.CheckList(ctx, m)
 		}
 	}
+}
+
+// chosenFaults are those that the flag names, else all of the form.
+func chosenFaults(long bool) (chosen []Fault) {
+	names := strings.Split(*clusterFaults, ",")
+	for _, f := range Faults {
+		if *clusterFaults == "" && (long || !f.Long) || slices.Contains(names, f.Name) {
+			chosen = append(chosen, f)
+		}
+	}
+	return chosen
 }
