@@ -60,6 +60,11 @@ func writeHead(b []byte, at, end int, tag uint64) int {
 	return writeUvarint(b, writeUvarint(b, at, uint64(end-at)), tag<<3|bytesField)
 }
 
+// writeUnknown writes fields that are encoded already.
+func writeUnknown(b []byte, at int, fields []byte) int {
+	return at - copy(b[at-len(fields):at], fields)
+}
+
 func writeNested(b []byte, at int, tag uint64, m fast) int {
 	return writeHead(b, m.fastWrite(b, at), at, tag)
 }

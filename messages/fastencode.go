@@ -227,22 +227,24 @@ func (x *QueryReply) fastWrite(b []byte, at int) int {
 	return writeVarint(b, at, 1, x.Revision)
 }
 
-// Of a record or of none.
+// Of a record or of none. One that was encoded before, where it is stored, is among the
+// unknown fields; they come last.
 func (x *GetReply) fastSize() int {
-	if x == nil || len(x.unknownFields) > 0 {
+	if x == nil {
 		return slow
 	}
 	if x.Record == nil {
-		return 0
+		return len(x.unknownFields)
 	}
 	n := x.Record.fastSize()
 	if n == slow {
 		return slow
 	}
-	return sizeNested(1, n)
+	return sizeNested(1, n) + len(x.unknownFields)
 }
 
 func (x *GetReply) fastWrite(b []byte, at int) int {
+	at = writeUnknown(b, at, x.unknownFields)
 	if x.Record == nil {
 		return at
 	}

@@ -67,18 +67,20 @@ func (x *ListReply) read(b []byte) bool {
 	return !w.bad
 }
 
+// Records that were encoded before, where they are stored, are among the unknown fields.
 func (x *ListReply) fastSize() int {
-	if x == nil || len(x.unknownFields) > 0 {
+	if x == nil {
 		return slow
 	}
 	list := sizeList(x.Records)
 	if list == slow {
 		return slow
 	}
-	return list + sizeBool(x.HasMore) + sizeBytes(1, len(x.LastKey)) + sizeVarint(1, x.Count) + sizeVarint(1, x.Revision)
+	return list + len(x.unknownFields) + sizeBool(x.HasMore) + sizeBytes(1, len(x.LastKey)) + sizeVarint(1, x.Count) + sizeVarint(1, x.Revision)
 }
 
 func (x *ListReply) fastWrite(b []byte, at int) int {
+	at = writeUnknown(b, at, x.unknownFields)
 	at = writeVarint(b, at, 5, x.Revision)
 	at = writeVarint(b, at, 4, x.Count)
 	at = writeBool(b, writeBytes(b, at, 3, x.LastKey), 2, x.HasMore)

@@ -116,6 +116,100 @@ func TestReadsWithoutCopies(t *testing.T) {
 	}
 }
 
+// sent is a reply as its receiver sees it.
+func sent(t *testing.T, r *messages.QueryReply) *messages.QueryReply {
+	t.Helper()
+	b, err := proto.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := new(messages.QueryReply)
+	if err := proto.Unmarshal(b, got); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// TestEncodedReads: what is encoded where it is stored says, and is refused, what messages
+// are made of and then encoded; it is of the same size to whoever counts; and protobuf and
+// the hand-written encoder make the same of it.
+func TestEncodedReads(t *testing.T) {
+	m := rich(t).machine
+	v, now := m.View(), state.Now{ClockMs: m.ClockMs() + 5, WallMs: 1_700_000_000_000}
+	records, refusals := 0, 0
+	ask := func(q *messages.Query) {
+		t.Helper()
+		want, refused := v.QueryAs(nil, q, now)
+		got, err := v.QueryEncoded(nil, q, now)
+		if diff := cmp.Diff(detail(refused), detail(err), protocmp.Transform()); diff != "" {
+			t.Fatalf("%v is refused otherwise: %s", q, diff)
+		}
+		if err != nil {
+			refusals++
+			return
+		}
+		if diff := cmp.Diff(sent(t, want), sent(t, got), protocmp.Transform()); diff != "" {
+			t.Fatalf("%v: %s", q, diff)
+		}
+		if size, need := messages.MessageSize(got), proto.Size(got); size != need || need != proto.Size(want) {
+			t.Fatalf("%v: %d bytes by hand, %d by protobuf, %d in messages", q, size, need, proto.Size(want))
+		}
+		m := &messages.ServerMessage{Message: &messages.ServerMessage_Replies{Replies: &messages.Replies{Replies: []*messages.Reply{
+			{Call: 7, Reply: &messages.Reply_Query{Query: got}},
+		}}}}
+		size, ok := messages.EncodedSize(m)
+		if !ok {
+			if q.GetGet() != nil || q.GetList() != nil {
+				t.Fatalf("%v: left to protobuf", q)
+			}
+			return
+		}
+		b := make([]byte, size)
+		messages.Encode(b, m)
+		var again messages.ServerMessage
+		if err := messages.UnmarshalServerMessage(b, &again); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(sent(t, want), again.GetReplies().GetReplies()[0].GetQuery(), protocmp.Transform()); diff != "" {
+			t.Fatalf("%v, by hand: %s", q, diff)
+		}
+		records += len(want.GetList().GetRecords())
+	}
+	all := &messages.Selector{By: &messages.Selector_Prefix{}}
+	list := func(l *messages.ListRequest) { ask(&messages.Query{Query: &messages.Query_List{List: l}}) }
+	for revision := range m.Revision() + 2 {
+		list(&messages.ListRequest{Selector: all, Revision: revision})
+		list(&messages.ListRequest{Selector: all, Revision: revision, Descending: true, KeysOnly: true})
+		list(&messages.ListRequest{Selector: all, Revision: revision, CountOnly: true})
+		list(&messages.ListRequest{Selector: all, Revision: revision, Limit: 2})
+	}
+	list(&messages.ListRequest{})
+	for key := range keysIn(t, v) {
+		for revision := range m.Revision() + 2 {
+			ask(&messages.Query{Query: &messages.Query_Get{Get: &messages.GetRequest{Key: []byte(key), Revision: revision}}})
+		}
+	}
+	ask(&messages.Query{Query: &messages.Query_Get{Get: &messages.GetRequest{Key: []byte("none of these")}}})
+	ask(&messages.Query{Query: &messages.Query_Revision{Revision: &messages.RevisionRequest{}}})
+	if records < 50 || refusals == 0 {
+		t.Fatalf("%d records, %d refusals: this asked for little", records, refusals)
+	}
+}
+
+// keysIn are the keys of a view.
+func keysIn(t *testing.T, v *state.View) map[string]bool {
+	t.Helper()
+	r, err := v.QueryAs(nil, &messages.Query{Query: &messages.Query_List{List: &messages.ListRequest{Selector: &messages.Selector{By: &messages.Selector_Prefix{}}}}}, state.Now{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]bool{}
+	for _, rec := range r.GetList().GetRecords() {
+		keys[string(rec.GetKey())] = true
+	}
+	return keys
+}
+
 func detail(err *messages.Error) *messages.ErrorDetail {
 	if err == nil {
 		return nil

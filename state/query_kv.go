@@ -20,7 +20,11 @@ func (v *View) get(q *messages.GetRequest, s *shower) (*messages.QueryReply, *me
 	a.reply.Revision, a.reply.CompactRevision = v.kv.Revision(), v.kv.Compacted()
 	a.reply.Reply, a.wrapper.Get = &a.wrapper, &a.get
 	if r, ok := v.kv.Get(keyOf(q.GetKey()), rev); ok {
-		a.get.Record = s.record(s.show(r, rev == v.kv.Revision()), false)
+		if shown := s.show(r, rev == v.kv.Revision()); s.encodes {
+			a.get.ProtoReflect().SetUnknown(appendRecord(make([]byte, 0, r.Len()+encodedRoom), shown, false))
+		} else {
+			a.get.Record = s.record(shown, false)
+		}
 	}
 	return &a.reply, nil
 }
@@ -66,6 +70,11 @@ func (v *View) list(q *messages.ListRequest, s *shower) (*messages.ListReply, *m
 		return nil, err
 	}
 	reply := &messages.ListReply{Revision: page.Revision, Count: page.Count, HasMore: page.HasMore}
+	if s.encodes {
+		reply.LastKey = []byte(page.LastKey())
+		reply.ProtoReflect().SetUnknown(s.encode(nil, page.Records, q.GetKeysOnly()))
+		return reply, nil
+	}
 	reply.Records = s.records(page.Records, q.GetKeysOnly())
 	if n := len(reply.Records); n > 0 {
 		reply.LastKey = reply.Records[n-1].Key

@@ -12,10 +12,12 @@ type shower struct {
 	now  Now
 	// rights of whoever asks; nil: everything is shown.
 	rights *auth.Rights
-	room   []shownMessage // for the next records
-	bytes  []byte         // for their keys and values
-	count  int
-	sum    uint64 // makes records read ahead; it has no meaning
+	// encodes: records of gets and lists are encoded, see QueryEncoded.
+	encodes bool
+	room    []shownMessage // for the next records
+	bytes   []byte         // for their keys and values
+	count   int
+	sum     uint64 // makes records read ahead; it has no meaning
 }
 
 // shownMessage is a record's message with the places that its optional fields point at.
@@ -45,18 +47,24 @@ func (s *shower) records(list []Shown, keysOnly bool) []*messages.Record {
 	for len(list) > 0 {
 		group := list[:min(len(list), shownChunk)]
 		list = list[len(group):]
-		if !keysOnly {
-			for _, r := range group {
-				for at := 0; at < min(r.Len(), readAheadBytes); at += 64 {
-					s.sum += uint64(r.Rec[at])
-				}
-			}
-		}
+		s.readAhead(group, keysOnly)
 		for _, r := range group {
 			out = append(out, s.record(r, keysOnly))
 		}
 	}
 	return out
+}
+
+// readAhead looks at the records of a group, unless what is needed of them has been read.
+func (s *shower) readAhead(group []Shown, keysOnly bool) {
+	if keysOnly {
+		return
+	}
+	for _, r := range group {
+		for at := 0; at < min(r.Len(), readAheadBytes); at += 64 {
+			s.sum += uint64(r.Rec[at])
+		}
+	}
 }
 
 // readAheadBytes bounds what is read of a record ahead: a group of them must stay in

@@ -82,6 +82,7 @@ func newSession(cfg *Config, a *admission, conn *connection) *session {
 	peer := conn.stream.Peer()
 	s.core = newCore(conn.id, peer.Name, cfg, a, s)
 	s.core.peer = peer
+	_, s.core.encodes = conn.stream.(transport.BatchSender)
 	s.core.who.takeCertificate(peer)
 	return s
 }

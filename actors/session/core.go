@@ -40,6 +40,8 @@ type port interface {
 type view interface {
 	// QueryAs asks for the rights, unless they are nil.
 	QueryAs(*auth.Rights, *messages.Query, state.Now) (*messages.QueryReply, *messages.Error)
+	// QueryEncoded is QueryAs for an answer that is to be encoded.
+	QueryEncoded(*auth.Rights, *messages.Query, state.Now) (*messages.QueryReply, *messages.Error)
 	Revision() uint64
 }
 
@@ -59,6 +61,7 @@ type core struct {
 	peer      transport.Peer
 	who       identity
 	client    *client               // who its calls are counted for; nil before it is open
+	encodes   bool                  // what is sent is encoded for this client alone
 	checking  func(*messages.Error) // a password is being checked; what follows
 	cfg       *Config
 	admission *admission

@@ -276,6 +276,9 @@ type page struct {
 }
 
 func (p *page) Revision() uint64 { return p.revision }
+func (p *page) QueryEncoded(r *auth.Rights, q *messages.Query, now state.Now) (*messages.QueryReply, *messages.Error) {
+	return p.QueryAs(r, q, now)
+}
 func (p *page) QueryAs(r *auth.Rights, q *messages.Query, now state.Now) (*messages.QueryReply, *messages.Error) {
 	p.asked = append(p.asked, q)
 	if err := auth.CheckQuery(r, q); err != nil {

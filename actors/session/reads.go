@@ -233,6 +233,9 @@ func (c *core) runRead(r *read, v view) int64 {
 }
 
 func (c *core) query(v view, q *messages.Query, now state.Now) (*messages.QueryReply, *messages.Error) {
+	if c.encodes {
+		return v.QueryEncoded(c.who.rights, q, now)
+	}
 	return v.QueryAs(c.who.rights, q, now)
 }
 
