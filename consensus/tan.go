@@ -1,7 +1,6 @@
 package consensus
 
 import (
-	"errors"
 	"sync"
 
 	"github.com/lni/dragonboat/v4/config"
@@ -32,28 +31,19 @@ func (quietTan) Create(cfg config.NodeHostConfig, cb config.LogDBCallback, dirs,
 // higher commit index and need no sync, looks like a change of term again. So an
 // update that holds nothing is skipped, and one that holds entries only is given
 // the state saved last, which is what its emptiness means.
-//
-// A state that is new in its commit index alone waits for the entries that are saved
-// next: nothing is acknowledged by it, Raft finds it out again, and it would be a second
-// write for each. It does not wait behind a snapshot, of which dragonboat takes for
-// granted that all in it is known to be committed, nor for a log that is closed.
 type quietLog struct {
 	raftio.ILogDB
 
-	write sync.Mutex // what is saved first is written first
 	mu    sync.Mutex
 	saved map[raftio.NodeInfo]raftpb.State
-	due   map[raftio.NodeInfo]bool // of saved, what is not written yet
 }
 
 func newQuietLog(db raftio.ILogDB) *quietLog {
-	return &quietLog{ILogDB: db, saved: map[raftio.NodeInfo]raftpb.State{}, due: map[raftio.NodeInfo]bool{}}
+	return &quietLog{ILogDB: db, saved: map[raftio.NodeInfo]raftpb.State{}}
 }
 
 // SaveRaftState implements raftio.ILogDB. It may change updates' State.
 func (q *quietLog) SaveRaftState(updates []raftpb.Update, workerID uint64) error {
-	q.write.Lock()
-	defer q.write.Unlock()
 	kept := updates[:0:0]
 	q.mu.Lock()
 	for i := range updates {
@@ -81,44 +71,7 @@ func (q *quietLog) reduce(u raftpb.Update) (raftpb.Update, bool) {
 	} else {
 		q.saved[node] = u.State
 	}
-	later := len(u.EntriesToSave) == 0 && raftpb.IsEmptySnapshot(u.Snapshot) && u.State.Term == last.Term && u.State.Vote == last.Vote
-	q.due[node] = later
-	return u, !later
-}
-
-// settle writes the states that wait.
-func (q *quietLog) settle() error {
-	q.write.Lock()
-	defer q.write.Unlock()
-	q.mu.Lock()
-	var updates []raftpb.Update
-	for node, due := range q.due {
-		if due {
-			updates = append(updates, raftpb.Update{ShardID: node.ShardID, ReplicaID: node.ReplicaID, State: q.saved[node]})
-		}
-	}
-	clear(q.due)
-	q.mu.Unlock()
-	if len(updates) == 0 {
-		return nil
-	}
-	return q.ILogDB.SaveRaftState(updates, stepWorker)
-}
-
-// stepWorker is the number of the one worker that saves.
-const stepWorker = 1
-
-// SaveSnapshots implements raftio.ILogDB.
-func (q *quietLog) SaveSnapshots(updates []raftpb.Update) error {
-	if err := q.settle(); err != nil {
-		return err
-	}
-	return q.ILogDB.SaveSnapshots(updates)
-}
-
-// Close implements raftio.ILogDB.
-func (q *quietLog) Close() error {
-	return errors.Join(q.settle(), q.ILogDB.Close())
+	return u, true
 }
 
 // ReadRaftState implements raftio.ILogDB. What a restarted replica reads is what
@@ -148,7 +101,5 @@ func (q *quietLog) ImportSnapshot(snapshot raftpb.Snapshot, replicaID uint64) er
 func (q *quietLog) forget(shardID, replicaID uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	node := raftio.NodeInfo{ShardID: shardID, ReplicaID: replicaID}
-	delete(q.saved, node)
-	delete(q.due, node)
+	delete(q.saved, raftio.NodeInfo{ShardID: shardID, ReplicaID: replicaID})
 }

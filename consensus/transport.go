@@ -40,7 +40,7 @@ func (f transports) Create(host config.NodeHostConfig, batches raftio.MessageHan
 }
 
 // Validate implements config.TransportFactory.
-func (transports) Validate(address string) bool { return addressesSeen.valid(address) }
+func (transports) Validate(address string) bool { return config.IsValidAddress(address) }
 
 // transport carries batches of messages and chunks of snapshots between replicas over
 // TCP. Each connection begins with a greeting that says which replica dials, from which
@@ -223,9 +223,8 @@ func (t *transport) GetSnapshotConnection(ctx context.Context, target string) (r
 
 // batchConn sends batches, each with one write, from a buffer that is used again.
 type batchConn struct {
-	conn   net.Conn
-	buf    []byte
-	echoes echoes
+	conn net.Conn
+	buf  []byte
 }
 
 // Close implements raftio.IConnection.
@@ -234,9 +233,6 @@ func (c *batchConn) Close() { _ = c.conn.Close() }
 // SendMessageBatch implements raftio.IConnection. An error leaves it open whether the
 // batch arrived.
 func (c *batchConn) SendMessageBatch(batch raftpb.MessageBatch) (err error) {
-	if batch.Requests = c.echoes.drop(batch.Requests, time.Now()); len(batch.Requests) == 0 {
-		return nil
-	}
 	c.buf, err = send(c.conn, c.buf, frameBatch, batchMax, batch.SizeUpperLimit(), &batch)
 	return err
 }
