@@ -349,6 +349,12 @@ func TestEveryWriteUpdatesEveryTable(t *testing.T) {
 				t.Errorf("%s: current %s, history %s", way, record, history)
 			}
 		}
+		// An index that is filled afterwards has what the one that was kept has.
+		s.do(t, "create_index later field=f")
+		s.do(t, "step_index later")
+		if kept, filled := s.run("lookup i keys_only"), s.run("lookup later keys_only"); kept != filled {
+			t.Errorf("%s: the index that writes kept has\n%s\none that was filled has\n%s", way, kept, filled)
+		}
 		state := strings.Join(got, "\n")
 		for r := 1; r < 20; r++ { // revisions differ, nothing else
 			state = strings.ReplaceAll(state, fmt.Sprintf("@%d ", r), "@ ")
