@@ -40,7 +40,7 @@ func (f transports) Create(host config.NodeHostConfig, batches raftio.MessageHan
 }
 
 // Validate implements config.TransportFactory.
-func (transports) Validate(address string) bool { return config.IsValidAddress(address) }
+func (transports) Validate(address string) bool { return addressesSeen.valid(address) }
 
 // transport carries batches of messages and chunks of snapshots between replicas over
 // TCP. Each connection begins with a greeting that says which replica dials, from which

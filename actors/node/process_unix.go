@@ -24,5 +24,5 @@ func openFilesMax() uint64 {
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
 		return 0
 	}
-	return uint64(limit.Cur)
+	return uint64(limit.Cur) //nolint:unconvert // signed on some systems
 }
