@@ -27,15 +27,14 @@ type GotView struct {
 type Committed struct {
 	Effects *Effects
 	Applied uint64
-	// Spent takes the effects back from a receiver that has done with them, unless it is
-	// full or nil; Machine.Recycle then has their memory used again.
-	Spent chan<- *Effects
+	// Spent, unless it is nil, takes the effects back from a receiver that has done with
+	// them, on any goroutine; Machine.Recycle may then have their memory used again.
+	Spent func(*Effects)
 }
 
 // Done gives the effects back, which the receiver must not use after it.
 func (c *Committed) Done() {
-	select {
-	case c.Spent <- c.Effects:
-	default:
+	if c.Spent != nil {
+		c.Spent(c.Effects)
 	}
 }

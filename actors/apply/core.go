@@ -97,7 +97,7 @@ func (c *core) after(entries int) {
 	e := c.machine.TakeEffects()
 	told := len(e.Events) > 0 || e.CompactRevision != e.CompactedFrom
 	if told {
-		c.out.committed(&state.Committed{Effects: e, Applied: c.machine.Applied(), Spent: c.spent})
+		c.out.committed(&state.Committed{Effects: e, Applied: c.machine.Applied(), Spent: c.giveBack})
 	}
 	c.meter.Applied(entries, e, c.gauges())
 	if !told {
@@ -108,6 +108,15 @@ func (c *core) after(entries int) {
 	c.tellDeadline()
 	c.releaseViews()
 	c.sweep()
+}
+
+// giveBack takes effects that watch has done with, on watch's goroutine: as many as there is
+// room for.
+func (c *core) giveBack(e *state.Effects) {
+	select {
+	case c.spent <- e:
+	default:
+	}
 }
 
 // recycle gives the machine the memory of effects back that watch has done with. They

@@ -154,6 +154,7 @@ func (n *Node) openActors(initial *state.Machine) error {
 		Replica: p.replica, Apply: p.apply, Watch: p.watch, Operator: p.operator, Node: n.facts, Telemetry: sessionTelemetry{n.meter}, Logger: cfg.Logger,
 		Limits: cfg.Sessions, Recovery: n.recovers,
 		ProcessorTime: processorTimeBy(cfg.Clock),
+		Elapsed:       elapsedBy(cfg.Clock),
 		GatewayProps:  n.props("gateway"), SessionProps: n.props("session"),
 	})
 	if err != nil {

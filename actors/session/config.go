@@ -35,6 +35,9 @@ type Config struct {
 	// the gateway knows whether they are busy: then reads that take long leave them to the
 	// other calls for most of the time. nil: they are never taken to be.
 	ProcessorTime func() time.Duration
+	// Elapsed tells how long a read took, finer than the node's clock does; it is used for
+	// that rest alone. nil: no read is taken to have taken time.
+	Elapsed func() time.Duration
 
 	passwords *passwords // the gateway's
 }
