@@ -3,85 +3,12 @@ package client
 import (
 	"context"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/messages"
 )
-
-// Waits between attempts to connect. A whole round over the endpoints goes without a
-// wait; each further round doubles it, half of it at random.
-const (
-	redialBase = 20 * time.Millisecond
-	redialMax  = 2 * time.Second
-
-	routeMax = 64 // endpoints
-)
-
-// route chooses the next endpoint.
-type route struct {
-	endpoints  []string // those of the configuration first
-	configured int
-	next       int
-	failures   int    // in a row
-	last       string // the one that was chosen last
-	leader     string // where the leader was said to be since then; "" if nobody said
-}
-
-func newRoute(endpoints []string, random func() uint64) *route {
-	r := &route{endpoints: append([]string(nil), endpoints...), configured: len(endpoints)}
-	for i := len(r.endpoints) - 1; i > 0; i-- {
-		j := int(random() % uint64(i+1))
-		r.endpoints[i], r.endpoints[j] = r.endpoints[j], r.endpoints[i]
-	}
-	return r
-}
-
-// learn takes the endpoints that a node tells of, up to routeMax, in place of those told
-// before: members come and go. It reports whether there is more than one now.
-func (r *route) learn(endpoints []string) bool {
-	r.endpoints = r.endpoints[:r.configured]
-	for _, e := range endpoints {
-		if e != "" && len(r.endpoints) < routeMax && !slices.Contains(r.endpoints, e) {
-			r.endpoints = append(r.endpoints, e)
-		}
-	}
-	return len(r.endpoints) > 1
-}
-
-// hint takes where a node says that the leader is, and reports whether the client knows
-// that endpoint. It is tried next, once: what goes through another node takes a hop more.
-func (r *route) hint(leader string) bool {
-	known := slices.Contains(r.endpoints, leader)
-	if known {
-		r.leader = leader
-	}
-	return known
-}
-
-// take is choose for a connection that is open already.
-func (r *route) take(endpoint string) { r.last, r.leader = endpoint, "" }
-
-func (r *route) choose() string {
-	e := r.leader
-	if e == "" || e == r.last {
-		e = r.endpoints[r.next%len(r.endpoints)]
-		r.next++
-	}
-	r.last, r.leader = e, ""
-	return e
-}
-
-func (r *route) wait(random func() uint64) time.Duration {
-	rounds := r.failures / len(r.endpoints)
-	if rounds == 0 {
-		return 0
-	}
-	d := min(redialBase<<min(rounds-1, 16), redialMax)
-	return d/2 + time.Duration(random()%uint64(d/2+1))
-}
 
 // run keeps the client connected until ctx is over.
 func (c *Client) run(ctx context.Context) {
@@ -113,14 +40,7 @@ func (c *Client) run(ctx context.Context) {
 		default:
 			c.cfg.Logger.Debug("not connected", "endpoint", endpoint, "reason", err)
 		}
-		if greeted && now-began >= redialMax {
-			// It served: begin a new round, with a wait before the same node is tried again.
-			r.failures = 1
-		} else {
-			// Also a node that greeted: while there is no leader each of them does, only to
-			// refuse what it is asked, and the client would go round as fast as it can dial.
-			r.failures++
-		}
+		r.failed(greeted && now-began >= redialMax, err)
 		c.mu.Lock()
 		c.stream = nil
 		c.stay()

@@ -15,8 +15,13 @@ import (
 const (
 	heapRoomMax     = 192 << 20 // of a small store: what it costs to collect seldom
 	heapSmall       = 448 << 20 // a heap that the room does not make larger
-	heapRoomLoading = 256 << 20 // while a node starts
+	heapRoomLoading = 256 << 20 // while a node starts, or half of what lives
 	heapRoomPercent = 40        // of what lives, of a large store
+
+	// heapMin is what the runtime takes for the least heap: below it the percentage
+	// counts from here, and a percentage meant for less is room for more. With 1 MiB in
+	// its place a start filled a gibibyte with fresh pages before the first collection.
+	heapMin = 4 << 20
 )
 
 // heapRoom sets the collector's percentage after each collection. The operator's own
@@ -59,10 +64,10 @@ func (h *heapRoom) tend() {
 
 // roomPercent is the percentage for so many bytes that live.
 func roomPercent(live uint64, loading bool) int {
-	live = max(live, 1<<20)
+	live = max(live, heapMin)
 	room := max(live*heapRoomPercent/100, min(heapRoomMax, heapSmall-min(live, heapSmall)))
 	if loading {
-		room = max(heapRoomLoading, live)
+		room = max(heapRoomLoading, live/2)
 	}
 	return int(room * 100 / live)
 }
