@@ -84,7 +84,8 @@ var ErrDamaged = errors.New("damaged")
 var openExplanations = []struct{ text, meaning string }{
 	{"failed to lock data directory", "another process uses the directory"},
 	{"resource temporarily unavailable", "another process uses the directory"},
-	{"not the owner of the data directory", "the directory belongs to another raft address"},
+	{"not the owner of the data directory", "the directory belongs to another raft address: start it with the one that it was begun with; " +
+		"a replica that was begun without one stays alone, and a backup of it can be restored into a new directory"},
 	{"hostname changed", "the directory was made on a host of another name: give the host its old name, or start a new replica under a new id"},
 	{"deployment ID changed", "the directory belongs to another cluster (deployment id)"},
 	{"logdb type changed", "the directory was written by another kind of log"},

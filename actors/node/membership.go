@@ -172,7 +172,7 @@ func (n *Node) addMember(ctx context.Context, r *messages.AddMemberRequest) erro
 	case n.cfg.PeerListenAddress == "" || n.cfg.RaftAddress == "":
 		return messages.NewError(messages.Code_CODE_UNSUPPORTED,
 			"this node was begun alone, without --member %d=RAFT,PEER,CLIENT, and cannot grow: "+
-				"restore a backup of it into a directory that is started with --member", n.cfg.ReplicaID)
+				"restore a backup of it into a directory that is started with --member", n.cfg.ReplicaID).WithField("member")
 	case id == 0:
 		return messages.InvalidField("replica_id", "a new member needs an id that was never used, from 1")
 	case a.GetRaft() == "":
