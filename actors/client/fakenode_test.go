@@ -161,6 +161,7 @@ type fakeNode struct {
 	mu      sync.Mutex
 	decide  func(op *messages.Operation) (fate, messages.Code) // nil serves all
 	silent  bool                                               // takes everything, answers nothing, as a process that is stopped
+	refuses bool                                               // nobody listens
 	dials   int
 	frames  []*messages.Frame
 	streams []transport.ServerStream
@@ -185,6 +186,18 @@ func (n *fakeNode) isSilent() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.silent
+}
+
+func (n *fakeNode) refuse(all bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.refuses = all
+}
+
+func (n *fakeNode) isRefusing() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.refuses
 }
 
 // took returns the frames so far.
@@ -403,7 +416,7 @@ type fakeNet map[string]*fakeNode
 
 func (f fakeNet) Dial(ctx context.Context, endpoint string) (transport.ClientStream, error) {
 	n := f[endpoint]
-	if n == nil {
+	if n == nil || n.isRefusing() {
 		return nil, messages.NewError(messages.Code_CODE_UNAVAILABLE, "dial %s: refused", endpoint)
 	}
 	return transport.NewInProcess(n.handle).Dial(ctx, endpoint)

@@ -137,7 +137,7 @@ const quitMaxForTests = 1500 * time.Millisecond
 func TestTheLeaderIsOutOfReach(t *testing.T) {
 	bubble(t, func(t *testing.T, net fakeNet) {
 		net.led("n2")
-		delete(net, "n2")
+		net["n2"].refuse(true)
 		c := newTestClient(t, net, func(cfg *Config) {
 			cfg.Prefer = LeaderNode
 			cfg.Endpoints = []string{"n1", "n2", "n3"}
@@ -155,8 +155,7 @@ func TestTheLeaderIsOutOfReach(t *testing.T) {
 			t.Errorf("%d connections instead of one", dials-before+1)
 		}
 		// It is there again: the client finds it within the wait.
-		net["n2"] = newFakeNode(net["n1"].cluster)
-		net.led("n2")
+		net["n2"].refuse(false)
 		time.Sleep(moveAgain)
 		if now := net.at(t, c, "again"); now != "n2" {
 			t.Errorf("n2 leads and can be reached, and the client is at %s", now)

@@ -207,6 +207,8 @@ func TestB053EveryCallEndsWithoutADeadline(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, c := range calls {
 		waiting = append(waiting, c.name)
+	}
+	for _, c := range calls {
 		wg.Go(func() {
 			err := c.do(context.Background())
 			var e *messages.Error
