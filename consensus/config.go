@@ -79,7 +79,8 @@ type DragonboatConfig struct {
 	SnapshotBytes int64
 	SnapshotEvery time.Duration
 	// SnapshotKeepEntries stay in the log behind a snapshot, for replicas that are
-	// a little behind. Default SnapshotKeepEntriesDefault.
+	// a little behind, or as many as are held in memory for them (32 MiB), if that is
+	// fewer. Default SnapshotKeepEntriesDefault.
 	SnapshotKeepEntries uint64
 	// DiskReserveBytes stay free for the log: a snapshot that would take them is
 	// abandoned. Default DiskReserveBytesDefault.
@@ -171,9 +172,6 @@ func (cfg *DragonboatConfig) setDefaults() {
 	}
 	if cfg.FS == nil {
 		cfg.FS = spreadFS{vfs.Default}
-	}
-	if cfg.logDB == nil {
-		cfg.logDB = quietTan{}
 	}
 }
 

@@ -43,6 +43,9 @@ func OpenDragonboat(cfg DragonboatConfig, applier Applier, listener Listener) (l
 		return nil, err
 	}
 	l := newReplicaLog(cfg, applier, unlock)
+	if cfg.logDB == nil {
+		cfg.logDB = quietTan{func(r *recentLog) { l.recent = r }}
+	}
 	certs, err := newRaftCerts(cfg)
 	if err != nil {
 		return nil, explainOpen(cfg, err)

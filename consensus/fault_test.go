@@ -212,9 +212,13 @@ type blockedSave struct {
 	words
 	saving, release chan struct{}
 	once            sync.Once
+	frozen          atomic.Int64 // entries in the newest snapshot that was begun
 }
 
-func (b *blockedSave) Freeze() Frozen { return &blockedFrozen{b.words.Freeze(), b} }
+func (b *blockedSave) Freeze() Frozen {
+	b.frozen.Store(int64(len(b.all)))
+	return &blockedFrozen{b.words.Freeze(), b}
+}
 
 type blockedFrozen struct {
 	Frozen
@@ -268,6 +272,35 @@ func TestSaveRunsBesideApply(t *testing.T) {
 	write(t, log, 0)
 	if n := len(w.all); n != 13 {
 		t.Fatalf("%d entries came back, want 13", n)
+	}
+}
+
+// A snapshot that is requested while another is saved has what was applied by then: the
+// other one began before.
+func TestSnapshotBesideAnother(t *testing.T) {
+	b := &blockedSave{saving: make(chan struct{}), release: make(chan struct{})}
+	log, err := OpenDragonboat(DragonboatConfig{Dir: t.TempDir(), ReplicaID: 1, RaftAddress: loopback(t)}, b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	write(t, log, 3)
+	saved := make(chan error, 2)
+	go func() { saved <- log.RequestSnapshot(20 * time.Second) }()
+	<-b.saving
+	write(t, log, 3)
+	if err := log.RequestSnapshot(50 * time.Millisecond); messages.CodeOf(err) != messages.Code_CODE_TIMEOUT {
+		t.Errorf("one that waits too long for the other: %v", err)
+	}
+	go func() { saved <- log.RequestSnapshot(20 * time.Second) }()
+	close(b.release)
+	for range 2 {
+		if err := <-saved; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := b.frozen.Load(); n != 6 {
+		t.Errorf("the newest snapshot has %d entries of 6", n)
 	}
 }
 

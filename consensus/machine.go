@@ -36,6 +36,7 @@ type machine struct {
 	completed func(seq uint64, results []*messages.Result) // a local proposal was applied
 	grown     func(bytes int)                              // that many payload bytes were applied
 	failed    func(error)                                  // a snapshot was not saved or not restored
+	size      func(int64)                                  // a snapshot of so many bytes was saved or restored
 
 	room diskRoom
 
@@ -94,6 +95,7 @@ func (m *machine) SaveSnapshot(ctx any, w io.Writer, _ statemachine.ISnapshotFil
 		err = p.frozen.Save(out, stop)
 	}
 	if err == nil {
+		m.size(out.written)
 		return nil
 	}
 	select {
@@ -108,29 +110,35 @@ func (m *machine) SaveSnapshot(ctx any, w io.Writer, _ statemachine.ISnapshotFil
 }
 
 func (m *machine) RecoverFromSnapshot(r io.Reader, _ []statemachine.SnapshotFile, _ <-chan struct{}) error {
-	err := m.restore(r)
+	in := &calmReader{Reader: r}
+	err := m.restore(in)
 	if err != nil {
 		// Dragonboat ends the process with it: there is nothing to go on from.
 		m.failed(err)
+		return err
 	}
-	return err
+	m.size(in.read.Load())
+	return nil
 }
 
 // calmReader turns panics of the reader under it into errors: dragonboat's panics when the
 // checksum of a block of its own does not hold, on whichever goroutine reads.
-type calmReader struct{ io.Reader }
+type calmReader struct {
+	io.Reader
+	read atomic.Int64
+}
 
-func (c calmReader) Read(p []byte) (n int, err error) {
+func (c *calmReader) Read(p []byte) (n int, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			n, err = 0, fmt.Errorf("%v", r)
 		}
+		c.read.Add(int64(n))
 	}()
 	return c.Reader.Read(p)
 }
 
 func (m *machine) restore(r io.Reader) error {
-	r = calmReader{r}
 	var header [16]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
 		return fmt.Errorf("consensus: snapshot header: %w", err)

@@ -72,7 +72,8 @@ func TestWhatAProposerMayConclude(t *testing.T) {
 		"change rejected":      {changeEnded(rejected), messages.Code_CODE_INVALID_ARGUMENT, no},
 		"change dropped":       {changeEnded(dropped), messages.Code_CODE_NO_LEADER, no},
 		"change timeout":       {changeEnded(timeout), messages.Code_CODE_TIMEOUT, maybe},
-		"snapshot aborted":     {snapshotEnded(aborted), messages.Code_CODE_UNAVAILABLE, no},
+		"snapshot that failed": {(&snapshotter{failed: true}).ended(rejected), messages.Code_CODE_UNAVAILABLE, no},
+		"snapshot aborted":     {(&snapshotter{}).ended(aborted), messages.Code_CODE_UNAVAILABLE, no},
 		"bytes in flight":      {errOverloaded(1), messages.Code_CODE_OVERLOADED, no},
 	} {
 		if messages.CodeOf(l.err) != l.code || messages.OutcomeOf(l.err) != l.outcome {
@@ -81,7 +82,7 @@ func TestWhatAProposerMayConclude(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"read": readEnded(completed), "change": changeEnded(completed),
-		"snapshot": snapshotEnded(completed), "snapshot of nothing new": snapshotEnded(rejected),
+		"snapshot": (&snapshotter{}).ended(completed), "snapshot of nothing new": (&snapshotter{}).ended(rejected),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

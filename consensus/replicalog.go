@@ -22,8 +22,10 @@ type replicaLog struct {
 	machine *machine
 	flight  *flight
 	guard   *guard
-	// transport is made while the host is opened, before anything that uses it starts.
+	// transport and recent are made while the host is opened, before anything that uses
+	// them starts; with another log recent stays nil.
 	transport *transport
+	recent    *recentLog
 	unlock    func()
 
 	frames sync.Pool // of *[]byte
@@ -51,7 +53,7 @@ func newReplicaLog(cfg DragonboatConfig, applier Applier, unlock func()) *replic
 	l.snapshots.init(cfg)
 	l.machine = &machine{
 		applier: applier, nonce: newNonce(), completed: l.flight.applied,
-		grown: l.snapshots.grown, failed: l.snapshotFailed,
+		grown: l.snapshots.grown, failed: l.snapshotFailed, size: l.snapshotSize,
 		room: diskRoom{cfg.FS, cfg.Dir, cfg.DiskReserveBytes},
 	}
 	return l

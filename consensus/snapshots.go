@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lni/dragonboat/v4"
+	"github.com/lni/dragonboat/v4/raftio"
 	"github.com/lni/vfs"
 
 	"github.com/concord-kv/concord/messages"
@@ -25,6 +26,8 @@ type snapshotter struct {
 	every    time.Duration
 	bytes    atomic.Int64  // applied since the last trigger
 	due      chan struct{} // holds one token
+	turn     chan struct{} // holds a token while a snapshot is requested
+	failed   bool          // the last one was not saved; belongs to who has the turn
 }
 
 const (
@@ -59,7 +62,8 @@ func (i *idle) look(s *snapshotter) (due bool) {
 }
 
 func (s *snapshotter) init(cfg DragonboatConfig) {
-	s.bytesMax, s.every, s.due = cfg.SnapshotBytes, cfg.SnapshotEvery, make(chan struct{}, 1)
+	s.bytesMax, s.every = cfg.SnapshotBytes, cfg.SnapshotEvery
+	s.due, s.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
 // grown is called from Update.
@@ -111,27 +115,52 @@ func Shorten(l Log, timeout time.Duration) error {
 	return l.RequestSnapshot(timeout)
 }
 
-// RequestSnapshot implements Log.
+// RequestSnapshot implements Log. Behind the snapshot no more of the log is kept than is
+// held in memory: to read large entries from the disk, and to apply them, costs a replica
+// that is behind, and its leader, more than the snapshot.
 func (l *replicaLog) RequestSnapshot(timeout time.Duration) error {
-	return l.snapshot(timeout, dragonboat.SnapshotOption{})
+	keep := l.cfg.SnapshotKeepEntries
+	if l.recent != nil {
+		keep = l.recent.worth(raftio.NodeInfo{ShardID: shardID, ReplicaID: l.cfg.ReplicaID}, keep)
+	}
+	return l.snapshot(timeout, dragonboat.SnapshotOption{OverrideCompactionOverhead: true, CompactionOverhead: keep})
 }
 
+// snapshot waits for one that is being saved: dragonboat would ignore the request, and
+// what was applied since that began would be in no snapshot.
 func (l *replicaLog) snapshot(timeout time.Duration, o dragonboat.SnapshotOption) error {
 	if timeout <= 0 {
 		return errTimeoutField()
 	}
+	began := time.Now()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case l.snapshots.turn <- struct{}{}:
+	case <-timer.C:
+		return messages.NewError(messages.Code_CODE_TIMEOUT, "another snapshot takes long")
+	case <-l.stop:
+		return errStopping()
+	}
+	defer func() { <-l.snapshots.turn }()
+	timeout = max(timeout-time.Since(began), time.Millisecond)
 	end := make(chan error, 1)
 	l.await(timeout, func() (*dragonboat.RequestState, error) {
 		return l.host.RequestSnapshot(shardID, o, timeout+2*l.cfg.Timing.RTT)
-	}, proposeRefused, snapshotEnded, func(_ *dragonboat.RequestResult, err error) { end <- err })
-	return <-end
+	}, proposeRefused, l.snapshots.ended, func(_ *dragonboat.RequestResult, err error) { end <- err })
+	err := <-end
+	l.snapshots.failed = err != nil
+	return err
 }
 
-// snapshotEnded takes Rejected for a success: there is a snapshot of this index.
-func snapshotEnded(r dragonboat.RequestResult) error {
+// ended takes Rejected for a success unless the last one failed: nothing was applied since
+// the last one was requested.
+func (s *snapshotter) ended(r dragonboat.RequestResult) error {
 	switch {
-	case r.Completed(), r.Rejected():
+	case r.Completed(), r.Rejected() && !s.failed:
 		return nil
+	case r.Rejected():
+		return messages.NewError(messages.Code_CODE_UNAVAILABLE, "the last snapshot was not saved, and nothing was applied since")
 	case r.Terminated():
 		return errStopping()
 	case r.Aborted():
@@ -142,6 +171,12 @@ func snapshotEnded(r dragonboat.RequestResult) error {
 
 func (l *replicaLog) snapshotFailed(err error) {
 	l.cfg.Logger.Error("snapshot failed", "replica", l.cfg.ReplicaID, "err", err)
+}
+
+func (l *replicaLog) snapshotSize(bytes int64) {
+	if l.recent != nil {
+		l.recent.fit(bytes)
+	}
 }
 
 // diskRoom keeps snapshots from filling the disk: dragonboat ends the process when
@@ -157,7 +192,7 @@ const roomCheckBytes = 1 << 20
 
 // writer returns w, refusing to write once less than the reserve is free. A file
 // system that cannot tell is trusted.
-func (r diskRoom) writer(w io.Writer) io.Writer {
+func (r diskRoom) writer(w io.Writer) *roomWriter {
 	return &roomWriter{diskRoom: r, w: w, unchecked: roomCheckBytes}
 }
 
@@ -165,6 +200,7 @@ type roomWriter struct {
 	diskRoom
 	w         io.Writer
 	unchecked int
+	written   int64
 }
 
 func (r *roomWriter) Write(p []byte) (int, error) {
@@ -174,5 +210,7 @@ func (r *roomWriter) Write(p []byte) (int, error) {
 			return 0, fmt.Errorf("consensus: %d bytes are free, %d are kept for the log", usage.AvailBytes, r.reserve)
 		}
 	}
-	return r.w.Write(p)
+	n, err := r.w.Write(p)
+	r.written += int64(n)
+	return n, err
 }

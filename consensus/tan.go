@@ -11,16 +11,22 @@ import (
 
 // quietTan makes Tan logs that do not write when there is nothing to write, and that do
 // not read from the disk, or not much at a time, for followers that are behind.
-type quietTan struct{}
+type quietTan struct {
+	made func(*recentLog) // may be nil
+}
 
 func (quietTan) Name() string { return tan.Factory.Name() }
 
-func (quietTan) Create(cfg config.NodeHostConfig, cb config.LogDBCallback, dirs, wals []string) (raftio.ILogDB, error) {
+func (q quietTan) Create(cfg config.NodeHostConfig, cb config.LogDBCallback, dirs, wals []string) (raftio.ILogDB, error) {
 	db, err := tan.Factory.Create(cfg, cb, dirs, wals)
 	if err != nil {
 		return nil, err
 	}
-	return newRecentLog(newQuietLog(db)), nil
+	l := newRecentLog(newQuietLog(db))
+	if q.made != nil {
+		q.made(l)
+	}
+	return l, nil
 }
 
 // quietLog keeps Tan from two needless writes.

@@ -33,6 +33,7 @@ func (f transports) Create(host config.NodeHostConfig, batches raftio.MessageHan
 		transports: f, listen: host.GetListenAddress(), deployment: host.GetDeploymentID(),
 		batches: batches, chunks: chunks, ctx: ctx, cancel: cancel, conns: map[net.Conn]bool{},
 	}
+	t.catchUp = newCatchUp(f.cfg.ReplicaID, t.own, t.after)
 	if f.made != nil {
 		f.made(t)
 	}
@@ -52,6 +53,7 @@ type transport struct {
 	deployment uint64
 	batches    raftio.MessageHandler
 	chunks     raftio.ChunkHandler
+	catchUp    *catchUp
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -209,7 +211,7 @@ func (t *transport) GetConnection(ctx context.Context, target string) (raftio.IC
 	if err != nil {
 		return nil, err
 	}
-	return &batchConn{conn: conn}, nil
+	return &batchConn{conn: conn, catchUp: t.catchUp}, nil
 }
 
 // GetSnapshotConnection implements raftio.ITransport.
@@ -218,21 +220,32 @@ func (t *transport) GetSnapshotConnection(ctx context.Context, target string) (r
 	if err != nil {
 		return nil, err
 	}
-	return &chunkConn{conn: conn, in: in}, nil
+	return &chunkConn{conn: conn, in: in, catchUp: t.catchUp, closing: t.ctx}, nil
 }
 
 // batchConn sends batches, each with one write, from a buffer that is used again.
 type batchConn struct {
-	conn net.Conn
-	buf  []byte
+	conn    net.Conn
+	catchUp *catchUp
+	kept    []raftpb.Message
+	buf     []byte
 }
 
 // Close implements raftio.IConnection.
-func (c *batchConn) Close() { _ = c.conn.Close() }
+func (c *batchConn) Close() {
+	_ = c.conn.Close()
+	c.catchUp.forget(c)
+}
 
 // SendMessageBatch implements raftio.IConnection. An error leaves it open whether the
-// batch arrived.
+// batch arrived; without one, messages to a member that is behind may have been left out.
 func (c *batchConn) SendMessageBatch(batch raftpb.MessageBatch) (err error) {
+	c.kept = c.catchUp.pass(c, c.kept[:0], batch.Requests)
+	defer func() { clear(c.kept) }()
+	if len(c.kept) == 0 {
+		return nil
+	}
+	batch.Requests = c.kept
 	c.buf, err = send(c.conn, c.buf, frameBatch, batchMax, batch.SizeUpperLimit(), &batch)
 	return err
 }

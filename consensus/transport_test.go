@@ -185,7 +185,7 @@ func TestCertificatesAreFollowed(t *testing.T) {
 	old := &raftCerts{pair: pair, pool: pool, every: time.Hour, looked: time.Now(), logger: one.cfg.Logger} // looks at no files
 	replace("second")
 	talk()
-	late := &transport{transports: transports{cfg: one.cfg, guard: one.guard, certs: old}, ctx: context.Background()}
+	late := &transport{transports: transports{cfg: one.cfg, guard: one.guard, certs: old}, ctx: context.Background(), catchUp: newCatchUp(1, nil, nil)}
 	if _, err := late.GetConnection(t.Context(), members[2]); err == nil {
 		t.Error("a certificate of the authority that was replaced still opens connections")
 	}

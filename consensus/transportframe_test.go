@@ -87,6 +87,7 @@ func heardBy(c net.Conn) (batches []raftpb.MessageBatch, chunks []raftpb.Chunk) 
 		batches: func(b raftpb.MessageBatch) { batches = append(batches, b) },
 		chunks:  func(c raftpb.Chunk) bool { chunks = append(chunks, c); return true },
 	}
+	tr.catchUp = newCatchUp(1, tr.own, tr.after)
 	tr.guard.open.Store(true)
 	tr.serve(c)
 	return batches, chunks

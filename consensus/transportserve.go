@@ -1,11 +1,13 @@
 package consensus
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"path"
+	"time"
 
 	"github.com/lni/dragonboat/v4/raftpb"
 )
@@ -72,11 +74,14 @@ func send(conn net.Conn, buf []byte, kind byte, most, size int, m marshaler) ([]
 	return b, writeFrame(conn, frame)
 }
 
-// chunkConn sends the chunks of a snapshot; each waits until the last one was taken.
+// chunkConn sends the chunks of a snapshot; each waits until the last one was taken, and
+// as long again, as catchUp has it.
 type chunkConn struct {
-	conn net.Conn
-	in   *frameReader
-	buf  []byte
+	conn    net.Conn
+	in      *frameReader
+	catchUp *catchUp
+	closing context.Context
+	buf     []byte
 }
 
 // Close implements raftio.ISnapshotConnection.
@@ -84,6 +89,7 @@ func (c *chunkConn) Close() { _ = c.conn.Close() }
 
 // SendChunk implements raftio.ISnapshotConnection: nil means that the receiver took it.
 func (c *chunkConn) SendChunk(chunk raftpb.Chunk) (err error) {
+	began := time.Now()
 	if c.buf, err = send(c.conn, c.buf, frameChunk, chunkMax, chunk.Size(), &chunk); err != nil {
 		return err
 	}
@@ -91,7 +97,19 @@ func (c *chunkConn) SendChunk(chunk raftpb.Chunk) (err error) {
 	if err == nil && len(b) > 0 {
 		err = errors.New(string(b))
 	}
+	if err == nil {
+		c.rest(c.catchUp.rest(time.Since(began)))
+	}
 	return err
+}
+
+func (c *chunkConn) rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.closing.Done():
+	}
 }
 
 // decode turns what dragonboat's decoder does with garbage, an error or a panic, into an
@@ -184,7 +202,9 @@ func (t *transport) serveBatches(in *frameReader, g greeting) error {
 			return nil
 		}
 		if ok {
-			t.batches(batch)
+			if batch.Requests = t.catchUp.answered(batch.Requests); len(batch.Requests) > 0 {
+				t.batches(batch)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 var (
 	laggardMiB  = flag.Int("laggard.mib", 0, "MiB of state that TestLargeLaggard's member lacks; 1024 for a figure, 0 skips it")
 	laggardRate = flag.Int("laggard.rate", 5_000, "puts a second meanwhile")
+	laggardNice = flag.Int("laggard.nice", 0, "how far the member that catches up gives way to the other processes of this machine, which it would not share with them elsewhere: 0 to 19")
 )
 
 // TestLargeLaggard: a member that lacks a large state gets it as a snapshot while clients
@@ -40,6 +42,9 @@ func TestLargeLaggard(t *testing.T) {
 	s := c.Client()
 	m := c.Followers()[0]
 	m.Kill()
+	if *laggardNice > 0 {
+		m.within = []string{"nice", "-n", strconv.Itoa(*laggardNice)}
+	}
 	began := time.Now()
 	fillRandom(ctx, t, s, *laggardMiB<<20)
 	leader := c.Leader()
