@@ -21,14 +21,25 @@ const snapshotTimeout = 10 * time.Minute
 // after a snapshot has to be applied again at a restart, and a replica that has just
 // been filled may have the time to save that. Dragonboat's own trigger counts entries,
 // whose size says nothing.
+//
+// After one it rests restPart times as long as that took, or until restBytes times
+// bytesMax wait: a snapshot costs in proportion to the state, and of ten million keys
+// one took longer than bytesMax of puts. One was always being saved then, at half the
+// rate of puts and with twice their p99.
 type snapshotter struct {
-	bytesMax int64
-	every    time.Duration
-	bytes    atomic.Int64  // applied since the last trigger
-	due      chan struct{} // holds one token
-	turn     chan struct{} // holds a token while a snapshot is requested
-	failed   bool          // the last one was not saved; belongs to who has the turn
+	bytesMax  int64
+	every     time.Duration
+	bytes     atomic.Int64  // applied since the last snapshot began
+	due       chan struct{} // holds one token
+	turn      chan struct{} // holds a token while a snapshot is requested
+	failed    bool          // the last one was not saved; belongs to who has the turn
+	restUntil time.Time     // belongs to who decides when one is due
 }
+
+const (
+	restPart  = 3
+	restBytes = 8
+)
 
 const (
 	// idleLook is how often a replica looks whether it is idle: less than idleBytes were
@@ -54,11 +65,7 @@ func (i *idle) look(s *snapshotter) (due bool) {
 		i.quiet = 0
 	}
 	i.bytes = bytes
-	if s.bytesMax <= 0 || i.quiet < 2 || bytes < max(s.bytesMax/idlePart, idlePartMin) {
-		return false
-	}
-	s.bytes.Add(-bytes)
-	return true
+	return s.bytesMax > 0 && i.quiet >= 2 && bytes >= max(s.bytesMax/idlePart, idlePartMin)
 }
 
 func (s *snapshotter) init(cfg DragonboatConfig) {
@@ -68,14 +75,25 @@ func (s *snapshotter) init(cfg DragonboatConfig) {
 
 // grown is called from Update.
 func (s *snapshotter) grown(bytes int) {
-	if n := s.bytes.Add(int64(bytes)); s.bytesMax <= 0 || n < s.bytesMax {
+	n := s.bytes.Add(int64(bytes))
+	if s.bytesMax <= 0 || n < s.bytesMax || n-int64(bytes) >= s.bytesMax {
 		return
 	}
-	s.bytes.Store(0)
 	select {
 	case s.due <- struct{}{}:
 	default:
 	}
+}
+
+// wants says whether there are bytes enough for a snapshot, and it has rested.
+func (s *snapshotter) wants(now time.Time) bool {
+	bytes := s.bytes.Load()
+	return s.bytesMax > 0 && bytes >= s.bytesMax && (!now.Before(s.restUntil) || bytes >= restBytes*s.bytesMax)
+}
+
+// taken says that a snapshot, or the try, took from began to ended.
+func (s *snapshotter) taken(began, ended time.Time) {
+	s.restUntil = ended.Add(restPart * ended.Sub(began))
 }
 
 func (l *replicaLog) takeSnapshots() {
@@ -91,17 +109,23 @@ func (l *replicaLog) takeSnapshots() {
 	for {
 		select {
 		case <-l.snapshots.due:
+			if !l.snapshots.wants(time.Now()) {
+				continue // until a look finds that it has rested
+			}
 		case <-looks.C:
-			if !quiet.look(&l.snapshots) {
+			if idle := quiet.look(&l.snapshots); !idle && !l.snapshots.wants(time.Now()) {
 				continue
 			}
 		case <-tick:
 		case <-l.stop:
 			return
 		}
+		l.snapshots.bytes.Store(0)
+		began := time.Now()
 		if err := l.RequestSnapshot(snapshotTimeout); err != nil {
 			l.cfg.Logger.Warn("snapshot not saved", "replica", l.cfg.ReplicaID, "err", err)
 		}
+		l.snapshots.taken(began, time.Now())
 	}
 }
 

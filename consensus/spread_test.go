@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/lni/vfs"
 )
@@ -74,6 +75,9 @@ func TestIdleReplicaSaves(t *testing.T) {
 		if got := i.look(&s); got != want {
 			t.Fatalf("due %v with %d bytes, quiet %d", got, s.bytes.Load(), i.quiet)
 		}
+		if want {
+			s.bytes.Store(0) // it is saved
+		}
 	}
 	step(9<<20, false) // busy
 	step(1<<20, false)
@@ -90,11 +94,40 @@ func TestIdleReplicaSaves(t *testing.T) {
 	default:
 		t.Fatal("the bytes alone are enough")
 	}
+	if !s.wants(time.Now()) {
+		t.Fatal("nothing was saved that it would rest from")
+	}
+	s.bytes.Store(0)
 	step(0, false)
 	off := snapshotter{bytesMax: -1}
 	off.bytes.Store(1 << 30)
 	quiet := idle{bytes: 1 << 30, quiet: 5}
 	if quiet.look(&off) {
 		t.Error("a snapshot although bytes are no reason")
+	}
+}
+
+// TestSnapshotsRest: however fast the log grows, a snapshot that takes long is followed by
+// a rest, unless very much waits to be saved.
+func TestSnapshotsRest(t *testing.T) {
+	var s snapshotter
+	s.init(DragonboatConfig{SnapshotBytes: 1 << 20})
+	began := time.Unix(1000, 0)
+	ended := began.Add(20 * time.Second)
+	s.taken(began, ended)
+	for _, x := range []struct {
+		bytes int64
+		after time.Duration
+		want  bool
+	}{
+		{1<<20 - 1, time.Hour, false}, // too little
+		{1 << 20, 0, false}, {2 << 20, 59 * time.Second, false},
+		{1 << 20, 60 * time.Second, true},
+		{8<<20 - 1, 0, false}, {8 << 20, 0, true},
+	} {
+		s.bytes.Store(x.bytes)
+		if got := s.wants(ended.Add(x.after)); got != x.want {
+			t.Errorf("%d bytes, %v after a snapshot that took 20 s: %v", x.bytes, x.after, got)
+		}
 	}
 }
