@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -128,6 +129,15 @@ func decode(m interface{ Unmarshal([]byte) error }, b []byte) (err error) {
 
 // serve reads a connection until it ends. Nothing that arrives may make it panic.
 func (t *transport) serve(conn net.Conn) {
+	if c, ok := conn.(*tls.Conn); ok {
+		_ = c.SetDeadline(time.Now().Add(greetMax))
+		if err := c.Handshake(); err != nil {
+			host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+			t.guard.refuse(fmt.Sprintf("TLS with %s: %v", host, err))
+			return
+		}
+		_ = c.SetDeadline(time.Time{})
+	}
 	in := newFrameReader(conn, 64<<10)
 	kind, b, err := in.next(greetMax, only(greetingMax, frameHello, frameSnap, frameMeet))
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/concord-kv/concord/cluster/transport"
 )
 
 // mux takes connections of one listener apart: those that speak HTTP/2 go to gRPC, the
@@ -88,6 +90,7 @@ func (m *mux) sniff(c net.Conn) (*fed, net.Conn, error) {
 	if m.tls != nil {
 		t := tls.Server(c, m.tls)
 		if err := t.Handshake(); err != nil {
+			transport.EtcdHandshakes.Failed(m.logger, c.RemoteAddr(), err)
 			return nil, nil, err
 		}
 		if t.ConnectionState().NegotiatedProtocol == "h2" {

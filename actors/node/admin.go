@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/concord-kv/concord/cluster/peers"
+	"github.com/concord-kv/concord/cluster/transport"
 	"github.com/concord-kv/concord/consensus"
 )
 
@@ -50,6 +51,7 @@ func startAdmin(lis net.Listener, registry *prometheus.Registry, healthz func() 
 		// The log's own, of all nodes of this process: they live outside any registry.
 		consensus.WriteMetrics(w)
 		peers.WriteMetrics(w)
+		transport.WriteMetrics(w)
 	})
 	if withPprof {
 		addPprof(mux)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 
@@ -35,7 +34,7 @@ func newServer(cfg Config) *grpc.Server {
 		experimental.BufferPool(transport.Buffers()),
 	}
 	if cfg.ServerTLS != nil {
-		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg.ServerTLS.Clone())))
+		opts = append(opts, grpc.Creds(transport.PeerHandshakes.Credentials(cfg.ServerTLS, cfg.Logger)))
 	}
 	return grpc.NewServer(opts...)
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 
@@ -93,7 +92,7 @@ func serverOptions(o ServerOptions) []grpc.ServerOption {
 		experimental.BufferPool(buffers),
 	}
 	if o.TLS != nil {
-		so = append(so, grpc.Creds(credentials.NewTLS(o.TLS.Clone())))
+		so = append(so, grpc.Creds(ClientHandshakes.Credentials(o.TLS, o.Logger)))
 	}
 	return so
 }
