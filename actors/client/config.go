@@ -28,6 +28,10 @@ type Config struct {
 	Dialer transport.Dialer
 	// TLS of the default dialer; nil for plain text.
 	TLS *tls.Config
+	// CurrentTLS, unless it is nil, is asked for each connection, by any goroutine,
+	// instead of TLS. certs.Files.ClientTLS makes one that follows its files, so that a
+	// client need not be restarted when its certificate or the authority is replaced.
+	CurrentTLS func() *tls.Config
 	// Credentials say who the client is, where its certificate does not. Default: nobody
 	// asks.
 	Credentials CredentialSource
@@ -75,7 +79,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, messages.InvalidField("name", "%d bytes, at most %d", n, messages.ClientNameBytesMax)
 	}
 	if c.Dialer == nil {
-		c.Dialer = transport.NewGRPCDialer(transport.DialerOptions{TLS: c.TLS})
+		c.Dialer = transport.NewGRPCDialer(transport.DialerOptions{TLS: c.TLS, CurrentTLS: c.CurrentTLS})
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = messages.RequestTimeoutMsDefault * time.Millisecond

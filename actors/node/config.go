@@ -51,8 +51,10 @@ type Config struct {
 	// other node can reach this one, which must then stay alone. It is the endpoint of
 	// nodes: without TLS it must not be reachable by anyone else.
 	PeerListenAddress string
-	// PeerServerTLS and PeerClientTLS turn on mutual TLS there; both or none.
-	PeerServerTLS, PeerClientTLS *tls.Config
+	// PeerServerTLS and PeerClientTLS turn on mutual TLS there; both or none. PeerClientTLS
+	// is asked for each connection, by any goroutine.
+	PeerServerTLS *tls.Config
+	PeerClientTLS func() *tls.Config
 	// Members are where members are reached, this one included, as far as the
 	// configuration says; the rest is learnt from other nodes.
 	Members []*messages.MemberAddress

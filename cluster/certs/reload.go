@@ -17,7 +17,7 @@ import (
 // cannot be read, or do not belong together, as in the middle of being replaced, are
 // looked at again; until then the last good ones count.
 type Files struct {
-	// Cert and Key are the endpoint's own.
+	// Cert and Key are the endpoint's own. A dialer may have none.
 	Cert, Key string
 	// CA is the authority of the other side. Empty: clients are not asked for
 	// certificates; a dialer must have one.
@@ -71,9 +71,13 @@ func (w *follower) look() (stamp string, err error) {
 }
 
 func (w *follower) load(stamp string) error {
-	pair, err := tls.LoadX509KeyPair(w.files.Cert, w.files.Key)
-	if err != nil {
-		return err
+	var pair *tls.Certificate
+	if w.files.Cert != "" || w.files.Key != "" {
+		p, err := tls.LoadX509KeyPair(w.files.Cert, w.files.Key)
+		if err != nil {
+			return err
+		}
+		pair = &p
 	}
 	var pool *x509.CertPool
 	if w.files.CA != "" {
@@ -85,11 +89,14 @@ func (w *follower) load(stamp string) error {
 			return err
 		}
 	}
-	w.pair, w.pool, w.stamp, w.bad = &pair, pool, stamp, ""
+	w.pair, w.pool, w.stamp, w.bad = pair, pool, stamp, ""
 	return nil
 }
 
-// current returns the certificate and the authority that count now.
+// errNoCertificate is what a listener without a certificate gets.
+var errNoCertificate = errors.New("certs: a listener needs a certificate and a key")
+
+// current returns the certificate, nil if there is none, and the authority that count now.
 func (w *follower) current() (*tls.Certificate, *x509.CertPool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,9 +116,17 @@ func (w *follower) current() (*tls.Certificate, *x509.CertPool) {
 	return w.pair, w.pool
 }
 
+// serving follows files that must hold a certificate.
+func (f Files) serving() (*follower, error) {
+	if f.Cert == "" && f.Key == "" {
+		return nil, errNoCertificate
+	}
+	return follow(f)
+}
+
 // Follow returns what gives the certificate and the authority that count now.
 func (f Files) Follow() (func() (tls.Certificate, *x509.CertPool), error) {
-	w, err := follow(f)
+	w, err := f.serving()
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +139,7 @@ func (f Files) Follow() (func() (tls.Certificate, *x509.CertPool), error) {
 // ServerTLS is the configuration of a listener, as the function of this name makes it,
 // that follows the files.
 func (f Files) ServerTLS() (*tls.Config, error) {
-	w, err := follow(f)
+	w, err := f.serving()
 	if err != nil {
 		return nil, err
 	}
@@ -146,10 +161,10 @@ func (w *follower) server() *tls.Config {
 	return c
 }
 
-// ClientTLS is the configuration of a dialer, as the function of this name makes it. Its
-// own certificate follows the files; the authority that it trusts is read once: to replace
-// that one, have both in the file before.
-func (f Files) ClientTLS() (*tls.Config, error) {
+// ClientTLS returns what makes the configuration of a dialer, as the function of this name
+// does, that counts now. A dialer asks for it for each connection: crypto/tls has no place
+// for an authority that changes.
+func (f Files) ClientTLS() (func() *tls.Config, error) {
 	if f.CA == "" {
 		return nil, errors.New("certs: a dialer needs an authority")
 	}
@@ -157,10 +172,8 @@ func (f Files) ClientTLS() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := ClientTLS(w.pool, nil)
-	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		pair, _ := w.current()
-		return pair, nil
-	}
-	return c, nil
+	return func() *tls.Config {
+		pair, pool := w.current()
+		return ClientTLS(pool, pair)
+	}, nil
 }

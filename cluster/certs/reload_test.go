@@ -45,11 +45,6 @@ func TestCertificatesAreReplaced(t *testing.T) {
 		}
 	}
 	replace(first)
-	// The dialer trusts both from the start: that is how an authority is replaced.
-	trust := filepath.Join(dir, "trust.crt")
-	if err := os.WriteFile(trust, append(first.Pair().Cert, second.Pair().Cert...), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	files := func(name, ca string) Files {
 		return Files{Cert: filepath.Join(dir, name+".crt"), Key: filepath.Join(dir, name+".key"), CA: ca}
 	}
@@ -57,7 +52,7 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := files("client", trust).ClientTLS()
+	client, err := files("client", caFile).ClientTLS()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,13 +100,13 @@ func TestCertificatesAreReplaced(t *testing.T) {
 		pool.AppendCertsFromPEM(second.Pair().Cert)
 		return ClientTLS(pool, &pair)
 	}()
-	if err := dial(client); err != nil {
+	if err := dial(client()); err != nil {
 		t.Fatalf("before: %v", err)
 	}
 	if err := dial(old); err != nil {
 		t.Fatalf("the old one, before: %v", err)
 	}
-	wrong := client.Clone()
+	wrong := client()
 	wrong.RootCAs = second.Pool()
 	if dial(wrong) == nil {
 		t.Fatal("a server of another authority was accepted")
@@ -125,16 +120,16 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	defer next.Stop()
 	for time.Now().Before(until) {
 		<-next.C
-		if err := dial(client); err != nil {
+		if err := dial(client()); err != nil {
 			t.Fatalf("with a file that is half there: %v", err)
 		}
 	}
 	replace(second)
 	deadline := time.Now().Add(time.Minute)
-	for dial(old) == nil || dial(client) != nil {
+	for dial(old) == nil || dial(client()) != nil {
 		<-next.C
 		if time.Now().After(deadline) {
-			t.Fatalf("never both: the old client is refused (%v) and the new one is not (%v)", dial(old), dial(client))
+			t.Fatalf("never both: the old client is refused (%v) and the new one is not (%v)", dial(old), dial(client()))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"strings"
@@ -20,7 +21,8 @@ type Cluster struct {
 	// Net is between the nodes; nil unless the cluster was made with a network.
 	Net *Network
 
-	namespaces *Namespaces // nil: all are on loopback
+	namespaces *Namespaces        // nil: all are on loopback
+	tls        func() *tls.Config // of clients; nil: plain text
 
 	mu      sync.Mutex
 	members map[uint64]*Member
@@ -36,6 +38,7 @@ type Member struct {
 	// Address is how the others and clients reach it.
 	Address *messages.MemberAddress
 	watcher *client.Client // asks this node and no other
+	tls     func() *tls.Config
 }
 
 // ClusterOptions of NewCluster.
@@ -47,6 +50,8 @@ type ClusterOptions struct {
 	Namespaces *Namespaces
 	// Flags are further flags of `concord serve` for each.
 	Flags []string
+	// TLS is what clients of the cluster dial with; nil for plain text.
+	TLS func() *tls.Config
 }
 
 // NewCluster starts a cluster and waits until it serves. Its processes are killed when
@@ -64,7 +69,7 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 // preparedCluster makes the first members of a cluster; none is started.
 func preparedCluster(t testing.TB, o ClusterOptions) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, members: map[uint64]*Member{}, bin: Binary(t), namespaces: o.Namespaces}
+	c := &Cluster{t: t, members: map[uint64]*Member{}, bin: Binary(t), namespaces: o.Namespaces, tls: o.TLS}
 	if o.Network {
 		c.Net = newNetwork(t, c.pids, c.idOf)
 	}
@@ -90,7 +95,7 @@ func (c *Cluster) prepare(id uint64, flags []string) *Member {
 		}
 		within = c.namespaces.exec(id)
 	}
-	m := &Member{ID: id, Address: &messages.MemberAddress{ReplicaId: id, Raft: raft, Peer: peer, Client: clients}}
+	m := &Member{ID: id, tls: c.tls, Address: &messages.MemberAddress{ReplicaId: id, Raft: raft, Peer: peer, Client: clients}}
 	args := []string{"--replica-id", fmt.Sprint(id)}
 	if c.Net != nil {
 		m.Address.Raft, m.Address.Peer = c.Net.listen(id, raft, false), c.Net.listen(id, peer, true)
@@ -196,7 +201,7 @@ func (c *Cluster) client(endpoints ...string) *client.Client { return c.connect(
 
 func (c *Cluster) connect(discover bool, endpoints ...string) *client.Client {
 	c.t.Helper()
-	s, err := client.New(client.Config{Endpoints: endpoints, Discover: discover, Name: c.t.Name(), Timeout: 60 * time.Second})
+	s, err := client.New(client.Config{Endpoints: endpoints, Discover: discover, Name: c.t.Name(), Timeout: 60 * time.Second, CurrentTLS: c.tls})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -208,7 +213,7 @@ func (c *Cluster) connect(discover bool, endpoints ...string) *client.Client {
 func (m *Member) Client() *client.Client {
 	m.t.Helper()
 	if m.watcher == nil {
-		s, err := client.New(client.Config{Endpoints: []string{m.Listen}, Name: "clustertest", Timeout: 60 * time.Second, OneShot: true})
+		s, err := client.New(client.Config{Endpoints: []string{m.Listen}, Name: "clustertest", Timeout: 60 * time.Second, OneShot: true, CurrentTLS: m.tls})
 		if err != nil {
 			m.t.Fatal(err)
 		}

@@ -247,7 +247,7 @@ func (m *Mesh) dial(ctx context.Context, address string, to uint64) (s Stream, h
 func (m *Mesh) dialGRPC(ctx context.Context, address string) (Stream, func(), error) {
 	creds := insecure.NewCredentials()
 	if m.cfg.ClientTLS != nil {
-		creds = credentials.NewTLS(m.cfg.ClientTLS.Clone())
+		creds = credentials.NewTLS(m.cfg.ClientTLS())
 	}
 	cc, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(creds),

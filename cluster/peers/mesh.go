@@ -24,8 +24,10 @@ type Config struct {
 	// Listener is where other nodes connect. The mesh owns it. nil: nowhere; then this
 	// node dials only.
 	Listener net.Listener
-	// ServerTLS and ClientTLS are both set or both nil.
-	ServerTLS, ClientTLS *tls.Config
+	// ServerTLS and ClientTLS are both set or both nil. ClientTLS is asked for each
+	// connection.
+	ServerTLS *tls.Config
+	ClientTLS func() *tls.Config
 	// Known are members by configuration; Contacts are peer addresses of nodes whose ids
 	// are not known, to learn the members from.
 	Known    []*messages.MemberAddress

@@ -354,7 +354,7 @@ func TestTLS(t *testing.T) {
 	}
 	with := func(cert tls.Certificate) func(*Config) {
 		return func(c *Config) {
-			c.ServerTLS, c.ClientTLS = certs.ServerTLS(cert, authority.Pool()), certs.ClientTLS(authority.Pool(), &cert)
+			c.ServerTLS, c.ClientTLS = certs.ServerTLS(cert, authority.Pool()), func() *tls.Config { return certs.ClientTLS(authority.Pool(), &cert) }
 		}
 	}
 	la, lb, lc, ld := listener(t), listener(t), listener(t), listener(t)

@@ -32,8 +32,12 @@ func (d *grpcDialer) Dial(ctx context.Context, endpoint string) (ClientStream, e
 	}
 	creds := insecure.NewCredentials()
 	var shake *handshake
-	if d.opts.TLS != nil {
-		shake = &handshake{TransportCredentials: credentials.NewTLS(d.opts.TLS.Clone())}
+	config := d.opts.TLS
+	if d.opts.CurrentTLS != nil {
+		config = d.opts.CurrentTLS()
+	}
+	if config != nil {
+		shake = &handshake{TransportCredentials: credentials.NewTLS(config.Clone())}
 		creds = shake
 	}
 	cc, err := grpc.NewClient("passthrough:///"+endpoint, d.dialOptions(creds)...)

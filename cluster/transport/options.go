@@ -106,6 +106,9 @@ type DialerOptions struct {
 	// TLS of the client; nil for plain text. ServerName defaults to the host that
 	// is dialled. The caller's value is not changed.
 	TLS *tls.Config
+	// CurrentTLS, unless it is nil, is asked for each connection, by any goroutine,
+	// instead of TLS: certs.Files makes one that follows its files.
+	CurrentTLS func() *tls.Config
 	// ReceiveBytesMax bounds one message from the node; default
 	// ServerMessageBytesMax.
 	ReceiveBytesMax int

@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/tls"
 	"net"
-	"os"
 	"strings"
 
 	"github.com/concord-kv/concord/actors/client"
@@ -42,11 +41,11 @@ func (a *app) clientConfig() (client.Config, error) {
 	if a.timeout <= 0 {
 		return client.Config{}, messages.InvalidField("timeout", "must be more than 0")
 	}
-	config, err := a.tlsConfig()
+	current, err := a.currentTLS()
 	if err != nil {
 		return client.Config{}, err
 	}
-	cfg := client.Config{Name: "concord CLI", TLS: config, Timeout: a.timeout}
+	cfg := client.Config{Name: "concord CLI", CurrentTLS: current, Timeout: a.timeout}
 	if cfg.Credentials, err = a.credentials(); err != nil {
 		return client.Config{}, err
 	}
@@ -74,29 +73,23 @@ func (a *app) newKey(random func() string) string {
 	return a.usedIdempotency
 }
 
-func (a *app) tlsConfig() (*tls.Config, error) {
-	if a.ca == "" {
-		if a.cert != "" || a.key != "" {
-			return nil, messages.InvalidField("ca", "--cert and --key need --ca")
-		}
+// currentTLS follows the files that the flags name: what runs for long need not be
+// restarted when they are replaced. Nil for plain text.
+func (a *app) currentTLS() (func() *tls.Config, error) {
+	switch {
+	case a.ca == "" && (a.cert != "" || a.key != ""):
+		return nil, messages.InvalidField("ca", "--cert and --key need --ca")
+	case a.ca == "":
 		return nil, nil
 	}
-	pem, err := os.ReadFile(a.ca)
-	if err != nil {
+	if _, err := (certs.Files{CA: a.ca}).ClientTLS(); err != nil {
 		return nil, messages.InvalidField("ca", "%v", err)
 	}
-	roots, err := certs.PoolOf(pem)
-	if err != nil {
-		return nil, messages.InvalidField("ca", "%v", err)
-	}
-	if a.cert == "" && a.key == "" {
-		return certs.ClientTLS(roots, nil), nil
-	}
-	pair, err := tls.LoadX509KeyPair(a.cert, a.key)
+	current, err := certs.Files{CA: a.ca, Cert: a.cert, Key: a.key}.ClientTLS()
 	if err != nil {
 		return nil, messages.InvalidField("cert", "%v", err)
 	}
-	return certs.ClientTLS(roots, &pair), nil
+	return current, nil
 }
 
 // credentials are what the flags, or else the environment, say of who this is; nil for
