@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/concord-kv/concord/messages"
@@ -61,6 +62,9 @@ type Config struct {
 	RequestBytesMax int
 	// Logger is told what goes wrong. nil: nobody.
 	Logger *slog.Logger
+	// HandshakeFailed hears of connections whose TLS handshake failed, on any goroutine.
+	// nil: nobody does.
+	HandshakeFailed func(from net.Addr, err error)
 }
 
 const (
@@ -83,6 +87,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.HandshakeFailed == nil {
+		c.HandshakeFailed = func(net.Addr, error) {}
 	}
 	return c
 }

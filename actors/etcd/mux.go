@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
-
-	"github.com/concord-kv/concord/cluster/transport"
 )
 
 // mux takes connections of one listener apart: those that speak HTTP/2 go to gRPC, the
@@ -21,6 +19,7 @@ type mux struct {
 	listener net.Listener
 	tls      *tls.Config
 	logger   *slog.Logger
+	failed   func(from net.Addr, err error) // a handshake
 	grpc     *fed
 	http     *fed
 	ctx      context.Context // until close
@@ -35,11 +34,11 @@ const sniffTimeout = 10 * time.Second
 // preface is how every HTTP/2 connection without TLS begins.
 const preface = "PRI * HTTP/2.0"
 
-func newMux(l net.Listener, cfg *tls.Config, logger *slog.Logger) *mux {
-	m := &mux{listener: l, logger: logger}
+func newMux(l net.Listener, cfg Config) *mux {
+	m := &mux{listener: l, logger: cfg.Logger, failed: cfg.HandshakeFailed}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
-	if cfg != nil {
-		m.tls = cfg.Clone()
+	if cfg.TLS != nil {
+		m.tls = cfg.TLS.Clone()
 		m.tls.NextProtos = []string{"h2", "http/1.1"}
 	}
 	m.grpc, m.http = newFed(m), newFed(m)
@@ -90,7 +89,7 @@ func (m *mux) sniff(c net.Conn) (*fed, net.Conn, error) {
 	if m.tls != nil {
 		t := tls.Server(c, m.tls)
 		if err := t.Handshake(); err != nil {
-			transport.EtcdHandshakes.Failed(m.logger, c.RemoteAddr(), err)
+			m.failed(c.RemoteAddr(), err)
 			return nil, nil, err
 		}
 		if t.ConnectionState().NegotiatedProtocol == "h2" {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"testing"
 )
@@ -23,7 +22,7 @@ func FuzzSniff(f *testing.F) {
 	for _, s := range []string{"", "P", "PRI * HTTP/2.", preface, preface + "\r\n\r\nSM\r\n\r\n\x00", "GET / HTTP/1.1\r\n\r\n", "POST /v3/kv/range", "PRI * HTTP/1.1", "\x16\x03\x01"} {
 		f.Add([]byte(s))
 	}
-	m := newMux(nil, nil, slog.New(slog.DiscardHandler))
+	m := newMux(nil, Config{}.withDefaults())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		to, c, err := m.sniff(said{r: bytes.NewReader(data)})
 		common := 0

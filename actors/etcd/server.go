@@ -39,7 +39,7 @@ func Serve(listener net.Listener, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, sessions: newSessions(cfg.Dial, cfg.Now, cfg.Connections), stop: stop, health: &healthService{health.NewServer(), cfg.Facts}}
 	s.leases = newLeaseNames(s.sessions)
 	s.lead = newLeadership(s)
-	s.mux = newMux(listener, cfg.TLS, cfg.Logger)
+	s.mux = newMux(listener, cfg)
 	s.grpc = grpc.NewServer(
 		grpc.Creds(s.mux.credentials()),
 		grpc.MaxRecvMsgSize(cfg.RequestBytesMax),

@@ -94,6 +94,7 @@ func (n *Node) openEtcd(listener net.Listener) (err error) {
 		HashPassword: func(password string) (string, error) { return credential.HashPassword(password, 0) },
 		Facts:        n.etcdFacts, URL: own, TokenTTL: cfg.TokenTTL,
 		TLS: cfg.TLS, ProgressInterval: cfg.ProgressInterval, Logger: n.cfg.Logger,
+		HandshakeFailed: func(from net.Addr, err error) { transport.EtcdHandshakes.Failed(n.cfg.Logger, from, err) },
 	})
 	return err
 }
