@@ -167,6 +167,20 @@ func (a *admission) connect() bool {
 
 func (a *admission) disconnect() { a.connections.Add(-1) }
 
+// Beyond so many connections those that begin are told to send heartbeats less often, at
+// most heartbeatSlowest times as rarely: ten thousand that do nothing else would take more
+// of the node than its work.
+const (
+	heartbeatsPerSecond = 1_000
+	heartbeatSlowest    = 5
+)
+
+// heartbeatMs is between two heartbeats of a session that begins now, on both sides.
+func (a *admission) heartbeatMs() int64 {
+	ms := a.limits.HeartbeatMs
+	return max(ms, min(a.connections.Load()*1000/heartbeatsPerSecond, heartbeatSlowest*ms))
+}
+
 // enter admits one call, or says whose fill it is. A node without any call admits one
 // of any size.
 func (a *admission) enter(s *client, bytes int64, write bool) *messages.Error {

@@ -125,9 +125,9 @@ type Limits struct {
 	// StallMs closes a stream whose client takes nothing of what waits for it for
 	// this long. Default: 30,000.
 	StallMs int64
-	// HeartbeatMs is told to clients: both sides send one at least this often. A
-	// client that is silent for messages.HeartbeatsMissedMax of them is closed.
-	// Default: 1,000.
+	// HeartbeatMs is told to clients: both sides send one at least this often, those
+	// that come after a thousand others up to five times more rarely. A client that is
+	// silent for messages.HeartbeatsMissedMax of them is closed. Default: 1,000.
 	HeartbeatMs int64
 }
 

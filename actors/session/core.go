@@ -80,6 +80,7 @@ type core struct {
 	bornMs   int64
 	silentMs int64  // since something was heard of the client
 	heard    uint64 // what the pump had received, as of the last tick
+	everyMs  int64  // between two heartbeats
 	beatMs   int64
 	beats    uint64
 	closedMs int64 // when it began to close
@@ -105,7 +106,7 @@ type core struct {
 }
 
 func newCore(id uint64, principal string, cfg *Config, a *admission, p port) *core {
-	c := &core{id: id, cfg: cfg, admission: a, port: p}
+	c := &core{id: id, cfg: cfg, admission: a, port: p, everyMs: a.heartbeatMs()}
 	c.who.certificate, c.who.name = principal, principal
 	c.refreshFacts()
 	c.writes.byRequest = make(map[uint64]*proposal)
@@ -208,7 +209,7 @@ func (c *core) greet(h *messages.ClientHello, refusal *messages.Error) {
 		FrameOperationsMax: messages.FrameOperationsMax,
 		FrameBytesMax:      messages.FrameBytesMax,
 		CallsMax:           uint32(c.cfg.Limits.CallsPerConnection),
-		HeartbeatMs:        uint32(c.cfg.Limits.HeartbeatMs),
+		HeartbeatMs:        uint32(c.everyMs),
 		ValueBytesMax:      f.cluster().GetValueBytesMax(),
 		User:               c.who.user(),
 

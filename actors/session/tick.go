@@ -42,7 +42,7 @@ func (c *core) tick(nowMs int64, received uint64, pumpWaits bool) {
 	c.expireReads()
 	c.expireAdmins()
 	c.retryReads()
-	if c.nowMs-c.beatMs+tickMs > c.cfg.Limits.HeartbeatMs {
+	if c.nowMs-c.beatMs+tickMs > c.everyMs {
 		c.beatMs = c.nowMs
 		c.beats++
 		c.send(&messages.ServerMessage{Message: &messages.ServerMessage_Heartbeat{Heartbeat: &messages.Heartbeat{Number: c.beats}}})
@@ -91,7 +91,7 @@ func (c *core) listen(passed int64, received uint64, pumpWaits bool) {
 		return
 	}
 	c.silentMs += min(passed, tickMaxMs)
-	if limit := messages.HeartbeatsMissedMax * c.cfg.Limits.HeartbeatMs; c.silentMs >= limit {
+	if limit := messages.HeartbeatsMissedMax * c.everyMs; c.silentMs >= limit {
 		c.cut(messages.UnknownOutcome(messages.Code_CODE_UNAVAILABLE, "nothing heard for %d ms", limit))
 	}
 }

@@ -46,30 +46,44 @@ type attacker struct {
 	done   atomic.Int64 // things done to the node
 }
 
-// hostileDialer connects from an address that no honest client has.
-var hostileDialer = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+// dialFrom connects from a host, by number, that no honest client has.
+func dialFrom(ctx context.Context, host byte, address string) (net.Conn, error) {
+	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2+host)}}
+	return d.DialContext(ctx, "tcp", address)
+}
 
 func dialHostile(ctx context.Context, address string) (net.Conn, error) {
-	return hostileDialer.DialContext(ctx, "tcp", address)
+	return dialFrom(ctx, 0, address)
 }
 
 // session opens a stream and greets.
 func (a *attacker) session(epoch uint64) (transport.ClientStream, error) {
+	s, _, err := a.sessionFrom(0, epoch)
+	return s, err
+}
+
+// sessionFrom also returns how long there may be between two heartbeats.
+func (a *attacker) sessionFrom(host byte, epoch uint64) (transport.ClientStream, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	s, err := transport.NewGRPCDialer(transport.DialerOptions{DialContext: dialHostile}).Dial(ctx, a.target)
+	s, err := transport.NewGRPCDialer(transport.DialerOptions{DialContext: func(ctx context.Context, address string) (net.Conn, error) {
+		return dialFrom(ctx, host, address)
+	}}).Dial(ctx, a.target)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	var heartbeat time.Duration
 	hello := &messages.ClientHello{Protocol: messages.ProtocolVersion, ClientEpoch: epoch, ClientName: "attacker"}
 	if err = s.Send(&messages.ClientMessage{Message: &messages.ClientMessage_Hello{Hello: hello}}); err == nil {
-		_, err = s.Recv()
+		var m *messages.ServerMessage
+		m, err = s.Recv()
+		heartbeat = time.Duration(m.GetHello().GetHeartbeatMs()) * time.Millisecond
 	}
 	if err != nil {
 		s.Close()
-		return nil, err
+		return nil, 0, err
 	}
-	return s, nil
+	return s, heartbeat, nil
 }
 
 // each has n attackers do something over and over, each in a session of its own, and gives
@@ -107,14 +121,15 @@ func sendFrame(s transport.ClientStream, epoch, call uint64, ops ...*messages.Op
 	return s.Send(&messages.ClientMessage{Message: &messages.ClientMessage_Frame{Frame: &messages.Frame{ClientEpoch: epoch, FirstCall: call, Operations: ops}}})
 }
 
-// connections opens as many sessions as it can and keeps them, with heartbeats.
+// connections opens as many sessions as it can, from ten hosts, and keeps them, with
+// heartbeats.
 func (a *attacker) connections() {
 	var wg sync.WaitGroup
 	share := make(chan struct{}, 32)
 	for i := range a.count {
 		share <- struct{}{}
 		wg.Go(func() {
-			s, err := a.session(uint64(i + 1))
+			s, heartbeat, err := a.sessionFrom(byte(i%10), uint64(i+1))
 			<-share
 			if err != nil {
 				return
@@ -126,7 +141,7 @@ func (a *attacker) connections() {
 						return
 					}
 					a.done.Add(1)
-					<-time.After(2 * time.Second)
+					<-time.After(max(heartbeat, 100*time.Millisecond)) // a refusal has none
 				}
 			}()
 		})

@@ -47,7 +47,7 @@ func TestSecurityStorm(t *testing.T) {
 	if d, err := time.ParseDuration(os.Getenv(stormPhase)); err == nil {
 		phase = d
 	}
-	n := NewNode(t)
+	n := NewNode(t, "--connections-max", strconv.Itoa(count+1_000))
 	n.Start()
 	n.WaitReady(n.Client())
 	honest, err := client.New(client.Config{Endpoints: []string{n.Listen}, Name: "honest", Timeout: time.Minute})
@@ -75,12 +75,16 @@ func TestSecurityStorm(t *testing.T) {
 		during := putRate(t, honest, phase)
 		share := 100 * (cpuTime(s.pid) - burnt).Seconds() / time.Since(began).Seconds()
 		rss := rssMiB(n.Pid())
+		held := held(n.Pid())
 		s.stop()
 		if !n.Running() {
 			t.Fatalf("%s: the node has ended:\n%s", attack, tail(n.Output(), 4_000))
 		}
-		t.Logf("%-12s %6.0f puts/s, node at %d MiB; with no puts it spends %.0f %% of a core on %.0f attacks/s",
-			attack, during, rss, 100*cpu.Seconds()/passed.Seconds(), float64(attacks)/passed.Seconds())
+		t.Logf("%-12s %6.0f puts/s, node at %d MiB with %d files; with no puts it spends %.0f %% of a core on %.0f attacks/s",
+			attack, during, rss, held, 100*cpu.Seconds()/passed.Seconds(), float64(attacks)/passed.Seconds())
+		if attack == "connections" && held < count {
+			t.Errorf("the node holds %d files: not %d connections", held, count)
+		}
 		if long {
 			s := startStorm(t, "elsewhere", n.Listen, int(share))
 			<-s.ready
@@ -117,6 +121,12 @@ func putRate(t *testing.T, c *client.Client, d time.Duration) float64 {
 	}
 	wg.Wait()
 	return float64(done.Load()) / time.Since(began).Seconds()
+}
+
+// held is how many files a process has open.
+func held(pid int) int {
+	files, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	return len(files)
 }
 
 // cpuTime is what a process has used of the processors.
