@@ -38,6 +38,9 @@ func StartProcess(ctx context.Context, bin, dir string, extra ...string) (*Proce
 	return startProcessAt(ctx, bin, dir, endpoint, extra...)
 }
 
+// processQuota is room for what is measured: ten million keys, and their past.
+const processQuota = 32 << 30
+
 // startProcessAt is StartProcess at an address that is known already.
 func startProcessAt(ctx context.Context, bin, dir, endpoint string, extra ...string) (*Process, error) {
 	data, err := os.MkdirTemp(dir, "node-")
@@ -52,7 +55,8 @@ func startProcessAt(ctx context.Context, bin, dir, endpoint string, extra ...str
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"serve", "--data-dir", filepath.Join(data, "data"), "--listen", endpoint, "--admin", admin, "--pprof"}, extra...)
+	args := append([]string{"serve", "--data-dir", filepath.Join(data, "data"), "--listen", endpoint, "--admin", admin, "--pprof",
+		"--bootstrap", "quota_bytes=" + strconv.Itoa(processQuota)}, extra...)
 	cmd := exec.Command(bin, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = data, log, log
 	if err := cmd.Start(); err != nil {
