@@ -110,6 +110,7 @@ type clientClock struct {
 	// calls: each call of the client waits for its turn as well. A client that does one
 	// thing at a time needs none.
 	calls bool
+	ended bool // nobody waits any more
 }
 
 type turn struct {
@@ -125,10 +126,26 @@ func (c *clientClock) Step(what string) {
 	}
 	t := turn{what, make(chan struct{})}
 	c.mu.Lock()
+	if c.ended {
+		c.mu.Unlock()
+		return
+	}
 	i, _ := slices.BinarySearchFunc(c.turns, what, func(o turn, what string) int { return strings.Compare(o.what, what) })
 	c.turns = slices.Insert(c.turns, i, t)
 	c.mu.Unlock()
 	<-t.may
+}
+
+// end lets all go on: the client is closed, and what one of its goroutines still wants of
+// it fails at once.
+func (c *clientClock) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	for _, t := range c.turns {
+		close(t.may)
+	}
+	c.turns = nil
 }
 
 func (c *clientClock) waiting() int {

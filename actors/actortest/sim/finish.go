@@ -198,6 +198,9 @@ func (w *World) Close() {
 	for _, c := range w.clients {
 		c.close()
 	}
+	for _, c := range w.clients {
+		c.clock.end()
+	}
 	for _, n := range w.nodes {
 		n.stop()
 	}
