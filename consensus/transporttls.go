@@ -1,9 +1,10 @@
 package consensus
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"net"
@@ -62,16 +63,40 @@ func (c *raftCerts) load(stamp string) error {
 	if err != nil {
 		return err
 	}
-	pem, err := os.ReadFile(c.ca)
+	text, err := os.ReadFile(c.ca)
 	if err != nil {
 		return err
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return errors.New("no certificate in " + c.ca)
+	pool, err := poolOf(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.ca, err)
 	}
 	c.pair, c.pool, c.stamp, c.bad = pair, pool, stamp, ""
 	return nil
+}
+
+// poolOf refuses a text with a certificate that is not whole: the file may be half written.
+func poolOf(text []byte) (*x509.CertPool, error) {
+	pool, n := x509.NewCertPool(), 0
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		pool.AddCert(c)
+		n++
+	}
+	begun := bytes.Count(text, []byte("-----BEGIN CERTIFICATE-----"))
+	if last := text[bytes.LastIndexByte(text, '\n')+1:]; bytes.HasPrefix(last, []byte("-")) && bytes.HasPrefix([]byte("-----BEGIN CERTIFICATE-----"), last) {
+		begun = max(begun, n+1) // cut off in its first line
+	}
+	if n == 0 || n != begun {
+		return nil, fmt.Errorf("%d of %d certificates are whole", n, begun)
+	}
+	return pool, nil
 }
 
 func (c *raftCerts) current() (tls.Certificate, *x509.CertPool) {

@@ -1,8 +1,10 @@
 package certs
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -44,11 +46,31 @@ func writeNew(path string, data []byte, mode os.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// PoolOf returns a pool of the certificates in a PEM text.
-func PoolOf(pem []byte) (*x509.CertPool, error) {
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
+// PoolOf returns a pool of the certificates in a PEM text. One that is not whole makes it an
+// error: the file may be half written, and a pool without an authority that belongs there
+// would refuse whom it vouches for.
+func PoolOf(text []byte) (*x509.CertPool, error) {
+	pool, n := x509.NewCertPool(), 0
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("certs: certificate %d: %w", n+1, err)
+		}
+		pool.AddCert(c)
+		n++
+	}
+	begun := bytes.Count(text, []byte("-----BEGIN CERTIFICATE-----"))
+	if last := text[bytes.LastIndexByte(text, '\n')+1:]; bytes.HasPrefix(last, []byte("-")) && bytes.HasPrefix([]byte("-----BEGIN CERTIFICATE-----"), last) {
+		begun = max(begun, n+1) // cut off in its first line
+	}
+	switch {
+	case n == 0:
 		return nil, errors.New("certs: no certificate in the text")
+	case n != begun:
+		return nil, fmt.Errorf("certs: %d of %d certificates are whole", n, begun)
 	}
 	return pool, nil
 }
